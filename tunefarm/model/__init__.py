@@ -1,0 +1,1 @@
+"""The words of tunefarm as frozen dataclasses, enums, keys and the error tree. Standard library only."""

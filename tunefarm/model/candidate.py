@@ -1,0 +1,116 @@
+"""Candidates, the plans they build into, and what an engine proposed for a problem."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Self
+
+from tunefarm.model.keys import content_key
+
+Knobs = tuple[tuple[str, int], ...]
+"""Knob choices of an engine: (name, value) pairs, sorted by name."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to run a problem: an engine and its knobs.
+
+    The identity is what it is, never where it stood in a list: lists change with library, shape and machine
+    (flashinfer pull 3449). `proposed_by` and `rank` tell how it came up and are no part of the key.
+    """
+
+    engine: str
+    """The engine of tunefarm: `cudnn` or `torch`."""
+    name: str
+    """The engine's own name for it: cuDNN's plan name (`eng4_k24=3`), or torch's variant (`eager`, `sdpa-flash`)."""
+    engine_id: int | None = None
+    """cuDNN's number of the engine, per graph kind and cuDNN version. None for torch."""
+    knobs: Knobs = ()
+    dynamic: bool = False
+    """Built with dynamic shapes and the worker's kernel cache: another binary than the static build."""
+    replayable: bool = field(default=True, compare=False)
+    """Whether (engine_id, knobs) makes the same plan again. False where cuDNN's API can't name one of the knobs."""
+    proposed_by: str = field(default="", compare=False)
+    """Who proposed it first: a heuristic mode (`A`, `B`, `FALLBACK`), `torch`, or a search."""
+    rank: int = field(default=0, compare=False)
+    """How many its proposer put before it. 0 is its first choice."""
+
+    @cached_property
+    def key(self) -> str:
+        """The candidate's key, unique within one problem and target."""
+        return content_key(
+            "candidate",
+            {
+                "engine": self.engine,
+                "name": self.name,
+                "engine_id": self.engine_id,
+                "knobs": [list(k) for k in self.knobs],
+                "dynamic": self.dynamic,
+            },
+        )
+
+    @property
+    def label(self) -> str:
+        """Name for people: `cudnn:eng4_k24=3`, with `+dyn` where shapes are dynamic."""
+        return f"{self.engine}:{self.name}" + ("+dyn" if self.dynamic else "")
+
+    @property
+    def is_default(self) -> bool:
+        """Whether cuDNN's heuristic puts it first: what a user has who tunes nothing."""
+        return self.engine == "cudnn" and self.proposed_by == "A" and self.rank == 0 and not self.dynamic
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, `from_dict`'s opposite."""
+        return {
+            "engine": self.engine,
+            "name": self.name,
+            "engine_id": self.engine_id,
+            "knobs": [list(k) for k in self.knobs],
+            "dynamic": self.dynamic,
+            "replayable": self.replayable,
+            "proposed_by": self.proposed_by,
+            "rank": self.rank,
+        }
+
+    @classmethod
+    def from_dict(cls, payload: Mapping[str, Any]) -> Self:
+        """The candidate that `to_dict` described."""
+        return cls(**{**payload, "knobs": tuple((str(k), int(v)) for k, v in payload["knobs"])})
+
+
+NO_CANDIDATE = "(none)"
+"""Name of the candidate in the row of an engine that refused a whole problem."""
+
+
+def refused_candidate(engine: str) -> Candidate:
+    """The stand-in candidate under which an engine's refusal of a whole problem is recorded."""
+    return Candidate(engine=engine, name=NO_CANDIDATE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A built candidate: bytes that an inference process can load."""
+
+    candidate: Candidate
+    blob: bytes = field(repr=False)
+    """cuDNN: the serialized plan. torch: a recipe, as JSON."""
+    workspace_bytes: int
+    build_ms: float
+    """Milliseconds from the graph to the serialized plan, on one core; compiling included, the heuristic's query not."""
+    knobs: Knobs = ()
+    """Every knob as the plan's own content holds it, resolved by the engine. Empty for torch."""
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the bytes, as hex."""
+        return sha256(self.blob).hexdigest()
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What one engine proposed for one problem, or why it refused it."""
+
+    engine: str
+    candidates: tuple[Candidate, ...] = ()
+    refusal: str | None = None

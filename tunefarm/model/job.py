@@ -1,0 +1,83 @@
+"""Jobs: what a user wants tuned, after its file was read and checked."""
+
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from tunefarm.model.keys import content_key
+from tunefarm.model.problem import Problem
+
+
+class Space(StrEnum):
+    """How much of the engines' space is searched."""
+
+    HEURISTIC = "heuristic"
+    """Every config of cuDNN's heuristic lists A, B and FALLBACK."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which candidates a problem gets."""
+
+    space: Space = field(default=Space.HEURISTIC, metadata={"doc": "how much of the space of engines and knobs is searched"})
+    engines: tuple[str, ...] = field(default=("cudnn", "torch"), metadata={"doc": "engines that propose candidates"})
+    dynamic: bool = field(
+        default=False, metadata={"doc": "also build with dynamic shapes, problems of one structure sharing a kernel cache"}
+    )
+    compile: bool = field(default=True, metadata={"doc": "let torch.compile race (seconds of compiling a problem)"})
+
+    @cached_property
+    def key(self) -> str:
+        """The search's key: proposals made under an equal one need not be asked for again."""
+        return content_key("search", asdict(self))
+
+
+class Cache(StrEnum):
+    """State of the device's L2 cache when a timed launch starts."""
+
+    COLD = "cold"
+    """Each launch of a block has its own copy of all tensors, and L2 is swept between blocks."""
+    HOT = "hot"
+    """One set of tensors, one untimed launch first."""
+
+
+PROTOCOL_VERSION = 1
+"""Raise it when a change of the measuring code makes new figures or verdicts incomparable with stored ones."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How candidates are verified and timed, and which may win. Part of a trial's key."""
+
+    cache: Cache = field(default=Cache.COLD, metadata={"doc": "L2 cache state of timed launches"})
+    max_workspace: int | None = field(default=None, metadata={"doc": "bytes of workspace that a winner may need", "low": 0})
+    max_rounds: int = field(default=25, metadata={"doc": "interleaved rounds of a race", "low": 1, "high": 1000})
+    seed: int = field(default=0, metadata={"doc": "seed of the inputs", "low": 0, "high": 2**31 - 1})
+    version: int = PROTOCOL_VERSION
+
+    @cached_property
+    def key(self) -> str:
+        """The protocol's key."""
+        return content_key("protocol", asdict(self))
+
+
+@dataclass(frozen=True)
+class Task:
+    """One problem of a job with how it is to be searched and measured."""
+
+    name: str
+    """The name that the job gave it, such as `llama-3-8b.mlp.up`; the problem's label where it gave none."""
+    problem: Problem
+    search: Search = Search()
+    protocol: Protocol = Protocol()
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked job: its tasks without duplicates, in file order."""
+
+    name: str
+    path: str
+    tasks: tuple[Task, ...]
+    duplicates: int = 0
+    """How many tasks were dropped since an earlier one had the same problem, search and protocol."""
