@@ -66,4 +66,3 @@ class Engine(ABC):
         Raises:
             Declined: the bytes don't fit this library or device.
         """
-

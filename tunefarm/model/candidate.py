@@ -97,7 +97,7 @@ class Plan:
     """cuDNN: the serialized plan. torch: a recipe, as JSON."""
     workspace_bytes: int
     build_ms: float
-    """Milliseconds from the graph to the serialized plan, on one core; compiling included, the heuristic's query not."""
+    """Milliseconds from the graph to the serialized plan, on one core. Compiling included, heuristics not."""
     knobs: Knobs = ()
     """Every knob as the plan's own content holds it, resolved by the engine. Empty for torch."""
 

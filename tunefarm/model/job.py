@@ -19,10 +19,13 @@ class Space(StrEnum):
 class Search:
     """Which candidates a problem gets."""
 
-    space: Space = field(default=Space.HEURISTIC, metadata={"doc": "how much of the space of engines and knobs is searched"})
+    space: Space = field(
+        default=Space.HEURISTIC, metadata={"doc": "how much of the space of engines and knobs is searched"}
+    )
     engines: tuple[str, ...] = field(default=("cudnn", "torch"), metadata={"doc": "engines that propose candidates"})
     dynamic: bool = field(
-        default=False, metadata={"doc": "also build with dynamic shapes, problems of one structure sharing a kernel cache"}
+        default=False,
+        metadata={"doc": "also build with dynamic shapes, problems of one structure sharing a kernel cache"},
     )
     compile: bool = field(default=True, metadata={"doc": "let torch.compile race (seconds of compiling a problem)"})
 
@@ -50,7 +53,9 @@ class Protocol:
     """How candidates are verified and timed, and which may win. Part of a trial's key."""
 
     cache: Cache = field(default=Cache.COLD, metadata={"doc": "L2 cache state of timed launches"})
-    max_workspace: int | None = field(default=None, metadata={"doc": "bytes of workspace that a winner may need", "low": 0})
+    max_workspace: int | None = field(
+        default=None, metadata={"doc": "bytes of workspace that a winner may need", "low": 0}
+    )
     max_rounds: int = field(default=25, metadata={"doc": "interleaved rounds of a race", "low": 1, "high": 1000})
     seed: int = field(default=0, metadata={"doc": "seed of the inputs", "low": 0, "high": 2**31 - 1})
     version: int = PROTOCOL_VERSION

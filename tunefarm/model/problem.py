@@ -37,6 +37,8 @@ class TensorSpec:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
+    zeroed: bool = False
+    """Whether an output must hold zeros when a cuDNN plan starts, which combines partial results into what it finds."""
 
     @property
     def span(self) -> int:
@@ -83,7 +85,9 @@ class Problem:
         self.check()
         for t in self.tensors:
             if t.span > MAX_ELEMENTS:
-                raise InvalidProblem(t.name, f"tensor {t.name} spans {t.span} elements, over the limit of {MAX_ELEMENTS}")
+                raise InvalidProblem(
+                    t.name, f"tensor {t.name} spans {t.span} elements, over the limit of {MAX_ELEMENTS}"
+                )
 
     @abstractmethod
     def check(self) -> None:

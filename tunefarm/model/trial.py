@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Self
 
 from tunefarm.model.candidate import Candidate, Knobs
 from tunefarm.model.job import Protocol
@@ -135,6 +136,11 @@ class Outcome:
     standing: Standing | None = None
     why: str = ""
     """Why it stands there, in words: `12.3 % slower than cudnn:eng4_k24=3`."""
+
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        """The outcome of a candidate that failed."""
+        return cls(failure.candidate, failure.status, failure.stage, failure.reason, failure.signal)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,83 @@
+"""An engine whose candidates go wrong in every way, at every stage, on CPU tensors. For the real farm and session."""
+
+import json
+import os
+import signal
+import time
+
+import torch
+
+from tunefarm.engines.engine import Engine, Executable, Launch
+from tunefarm.model.candidate import Candidate, Plan, Proposal
+from tunefarm.model.errors import Declined
+from tunefarm.model.job import Search
+from tunefarm.model.problem import Problem
+from tunefarm.ops import operation_of
+
+NAME = f"{__name__}:PlantedEngine"
+
+RIGHT = ("right", "slow")
+DEEDS = (
+    *RIGHT,
+    *(f"{stage}-{deed}" for stage in ("build", "load", "run") for deed in ("segfault", "exit", "hang", "raise")),
+    "build-decline",
+    "load-decline",
+    "run-wrong",
+)
+
+
+def do(deed: str, stage: str) -> None:
+    where, _, what = deed.partition("-")
+    if where != stage:
+        return
+    if what == "segfault":
+        os.kill(os.getpid(), signal.SIGSEGV)
+        time.sleep(60)
+    if what == "exit":
+        os._exit(0)
+    if what == "hang":
+        time.sleep(600)
+    if what == "raise":
+        raise RuntimeError(f"planted in {stage}")
+    if what == "decline":
+        raise Declined(f"planted refusal in {stage}")
+
+
+class PlantedExecutable(Executable):
+    workspace_bytes = 0
+
+    def __init__(self, problem: Problem, deed: str) -> None:
+        self._run = operation_of(problem).baselines(problem)[0].run
+        self._deed = deed
+
+    def bind(
+        self, inputs: dict[str, torch.Tensor], outputs: dict[str, torch.Tensor], workspace: torch.Tensor | None
+    ) -> Launch:
+        def launch() -> None:
+            do(self._deed, "run")
+            for name, value in self._run(inputs).items():
+                outputs[name].copy_(value)
+            if self._deed == "slow":
+                time.sleep(0.02)
+            if self._deed == "run-wrong":
+                next(iter(outputs.values())).view(-1)[0] += 100
+
+        return launch
+
+
+class PlantedEngine(Engine):
+    name = NAME
+
+    def propose(self, problem: Problem, search: Search) -> Proposal:
+        deeds = os.environ.get("PLANTED_DEEDS", ",".join(DEEDS)).split(",")
+        return Proposal(
+            NAME, tuple(Candidate(NAME, deed, proposed_by="planted", rank=i) for i, deed in enumerate(deeds))
+        )
+
+    def build(self, problem: Problem, candidate: Candidate) -> Plan:
+        do(candidate.name, "build")
+        return Plan(candidate, json.dumps({"deed": candidate.name}).encode(), 0, 1.0)
+
+    def load(self, problem: Problem, plan: Plan) -> Executable:
+        do(plan.candidate.name, "load")
+        return PlantedExecutable(problem, plan.candidate.name)

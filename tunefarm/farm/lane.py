@@ -1,0 +1,247 @@
+"""The way of one target's problems through the farm: what is next. Pure: starts nothing, waits for nothing."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tunefarm.farm.messages import BuildReport, MeasureReport, PlanFacts, ProposeReport
+from tunefarm.model.candidate import Candidate, refused_candidate
+from tunefarm.model.job import Task
+from tunefarm.model.keys import content_key
+from tunefarm.model.trial import Failure, Outcome, Stage, Status, trial_key
+
+BUILD_CHUNK = 4
+"""Candidates a build call: enough to share the graph and its heuristic query, few enough to spread over the cores."""
+BURST_PROBLEMS = 16
+"""Problems compiled before the device gets them. Each change between compiling and timing idles cores for one build."""
+MAX_LOSSES = 3
+"""How often the farm may lose the worker that has a problem in hand, before the problem is given up."""
+
+
+class Phase(StrEnum):
+    """Compiling and timing alternate: a process that compiles beside a timed launch disturbs it."""
+
+    COMPILE = "compile"
+    MEASURE = "measure"
+
+
+@dataclass(eq=False)
+class Pending:
+    """One problem on its way."""
+
+    task: Task
+    engines: tuple[str, ...]
+    """Engines still to be asked for candidates."""
+    candidates: tuple[Candidate, ...] = ()
+    """What is to be built."""
+    anchors: tuple[Candidate, ...] = ()
+    """Measured before, and raced again if anything new is: the stored winner and the baselines."""
+    incumbent: str | None = None
+    unbuilt: deque[Candidate] = field(default_factory=deque)
+    building: int = 0
+    facts: dict[str, PlanFacts] = field(default_factory=dict)
+    plans: list[Any] = field(default_factory=list, repr=False)
+    losses: int = 0
+
+    def start_building(self) -> None:
+        """Queue every candidate, from nothing."""
+        self.unbuilt = deque(dict.fromkeys((*self.candidates, *self.anchors)))
+        self.facts, self.plans, self.building = {}, [], 0
+
+    @property
+    def is_built(self) -> bool:
+        """Whether nothing is left to build."""
+        return not self.unbuilt and not self.building
+
+
+@dataclass(frozen=True, eq=False)
+class ProposeCall:
+    """Ask engines for candidates."""
+
+    pending: Pending
+
+
+@dataclass(frozen=True, eq=False)
+class BuildCall:
+    """Build some candidates of one problem."""
+
+    pending: Pending
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureCall:
+    """Verify and time all plans of one problem."""
+
+    pending: Pending
+
+
+Call = ProposeCall | BuildCall | MeasureCall
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Rows that a finished call made."""
+
+    task: Task
+    outcomes: tuple[Outcome, ...]
+    facts: dict[str, PlanFacts]
+    done: bool
+    """Whether the problem needs no more."""
+
+
+class Lane:
+    """Problems of one target, its phase, and the calls that are next.
+
+    Args:
+        target: the target's key.
+        pending: problems that need work.
+        finished: trial keys that the store has, and that need not be tried again.
+        builders: how many compiling workers there are; a problem with dynamic shapes keeps to one of them.
+    """
+
+    def __init__(self, target: str, pending: Iterable[Pending], finished: set[str], builders: int) -> None:
+        self.target = target
+        self.phase = Phase.COMPILE
+        self._finished = finished
+        self._builders = builders
+        self._todo = deque(pending)
+        self._open: list[Pending] = []
+        self._ready: deque[Pending] = deque()
+        self._compiling = 0
+        self._measuring = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left and nothing is under way."""
+        return not (self._todo or self._open or self._ready or self._compiling or self._measuring)
+
+    def next_for_builder(self, builder: int) -> ProposeCall | BuildCall | None:
+        """What an idle compiling worker should do, if anything."""
+        if self.phase is not Phase.COMPILE:
+            return None
+        for pending in self._open:
+            if pending.unbuilt and self._may_build(pending, builder):
+                count = min(BUILD_CHUNK, len(pending.unbuilt))
+                chunk = tuple(pending.unbuilt.popleft() for _ in range(count))
+                pending.building += 1
+                self._compiling += 1
+                return BuildCall(pending, chunk)
+        if self._todo and len(self._open) + len(self._ready) < BURST_PROBLEMS:
+            pending = self._todo.popleft()
+            self._open.append(pending)
+            if not pending.engines:
+                pending.start_building()
+                self._settle(pending)
+                return self.next_for_builder(builder)
+            self._compiling += 1
+            return ProposeCall(pending)
+        return None
+
+    def next_for_measurer(self) -> MeasureCall | None:
+        """What an idle measuring worker should do, if anything."""
+        if self.phase is not Phase.MEASURE or not self._ready:
+            return None
+        self._measuring += 1
+        return MeasureCall(self._ready.popleft())
+
+    def turn(self) -> None:
+        """Change the phase where the present one has nothing left to do and nothing under way."""
+        if self.phase is Phase.COMPILE:
+            full = len(self._ready) >= BURST_PROBLEMS or not self._todo
+            if self._ready and not self._compiling and not self._open and full:
+                self.phase = Phase.MEASURE
+        elif not self._ready and not self._measuring:
+            self.phase = Phase.COMPILE
+
+    def proposed(self, call: ProposeCall, report: ProposeReport) -> Finished:
+        """Take in what engines proposed. Refusals and crashes are rows at once."""
+        self._compiling -= 1
+        pending = call.pending
+        pending.engines = ()
+        candidates = [c for p in report.proposals for c in p.candidates]
+        pending.candidates = (*pending.candidates, *self.unfinished(pending.task, candidates))
+        refusals = [
+            Failure(refused_candidate(p.engine), Status.DECLINED, Stage.PROPOSE, p.refusal)
+            for p in report.proposals
+            if p.refusal
+        ]
+        if pending.candidates:
+            pending.start_building()
+        done = self._settle(pending)
+        return Finished(pending.task, tuple(Outcome.of(f) for f in (*refusals, *report.failures)), {}, done)
+
+    def built(self, call: BuildCall, report: BuildReport, plans: object) -> Finished:
+        """Take in built plans, and a handle on their bytes. Failures are rows at once."""
+        self._compiling -= 1
+        pending = call.pending
+        pending.building -= 1
+        pending.facts.update({facts.candidate.key: facts for facts in report.built})
+        if report.built:
+            pending.plans.append(plans)
+        done = self._settle(pending)
+        return Finished(pending.task, tuple(Outcome.of(f) for f in report.failures), {}, done)
+
+    def measured(self, call: MeasureCall, report: MeasureReport) -> Finished:
+        """Take in the outcomes of a problem."""
+        self._measuring -= 1
+        return Finished(call.pending.task, report.outcomes, call.pending.facts, done=True)
+
+    def lost(self, call: Call, reason: str) -> Finished | None:
+        """Take a call back whose worker was lost. Rows only if it was lost too often."""
+        pending = call.pending
+        pending.losses += 1
+        given_up = pending.losses >= MAX_LOSSES
+        if isinstance(call, MeasureCall):
+            self._measuring -= 1
+        else:
+            self._compiling -= 1
+        if isinstance(call, BuildCall):
+            pending.building -= 1
+            if not given_up:
+                pending.unbuilt.extendleft(reversed(call.candidates))
+                return None
+            failures = [Failure(c, Status.FAILED, Stage.BUILD, reason) for c in call.candidates]
+        elif isinstance(call, ProposeCall):
+            self._open.remove(pending)
+            if not given_up:
+                self._todo.appendleft(pending)
+                return None
+            failures = [Failure(refused_candidate(e), Status.FAILED, Stage.PROPOSE, reason) for e in pending.engines]
+            return Finished(pending.task, tuple(map(Outcome.of, failures)), {}, done=True)
+        else:
+            if not given_up:  # the plans may have gone with the worker's node, so they are built again
+                pending.start_building()
+                self._todo.append(pending)
+                return None
+            failures = [Failure(f.candidate, Status.FAILED, Stage.LOAD, reason) for f in pending.facts.values()]
+            return Finished(pending.task, tuple(map(Outcome.of, failures)), pending.facts, done=True)
+        done = self._settle(pending)
+        return Finished(pending.task, tuple(map(Outcome.of, failures)), {}, done)
+
+    def unfinished(self, task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+        """Candidates of a task that the store has no trial of."""
+        return tuple(c for c in candidates if self._key(task, c) not in self._finished)
+
+    def _key(self, task: Task, candidate: Candidate) -> str:
+        return trial_key(task.problem.key, self.target, candidate.key, task.protocol.key)
+
+    def _may_build(self, pending: Pending, builder: int) -> bool:
+        """Whether a worker may build for a problem: with dynamic shapes only the one that has the structure's cache."""
+        if not pending.task.search.dynamic:
+            return True
+        return int(content_key("structure", {"s": pending.task.problem.structure}), 16) % self._builders == builder
+
+    def _settle(self, pending: Pending) -> bool:
+        """Move a problem on if nothing is left to build. True if nothing was built either: the problem is done."""
+        if not pending.is_built:
+            return False
+        self._open.remove(pending)
+        if pending.plans:
+            self._ready.append(pending)
+            return False
+        return True

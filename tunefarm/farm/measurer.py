@@ -1,0 +1,118 @@
+"""A measuring worker: one device, exclusively. Verifies and times plans in a child that may die."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tunefarm.farm.builder import failure_of
+from tunefarm.farm.isolation import Child, ChildFailedError
+from tunefarm.farm.messages import MeasureReport, WorkerFacts
+from tunefarm.farm.work import Describe, Measure, use_all_cores
+from tunefarm.measure.session import Entered, Event, Settled
+from tunefarm.model.candidate import Candidate, Plan
+from tunefarm.model.job import Protocol
+from tunefarm.model.problem import Problem
+from tunefarm.model.trial import Outcome, Stage, Standing
+
+DESCRIBE_DEADLINE_S = 120.0
+FIRST_STEP_DEADLINE_S = 60.0
+"""From the call to the first step: a new child starts CUDA meanwhile."""
+PROBLEMS_A_CHILD = 200
+"""A child is replaced after so many problems: loaded plans leave code and fragments on the device."""
+
+
+class Measurer:
+    """One measuring worker. Its child owns the device's context and lives on between calls."""
+
+    def __init__(self, env: Mapping[str, str], node: str, deadline_s: float | None = None) -> None:
+        """Nothing starts before the first call.
+
+        Args:
+            env: the child's environment; `CUDA_VISIBLE_DEVICES` says which device is its own.
+            node: where it runs, in the executor's terms.
+            deadline_s: bound on any one step of a candidate, below the session's own.
+        """
+        self._env = dict(env)
+        self._node = node
+        self._deadline_s = deadline_s
+        self._child = Child(self._env, setup=use_all_cores)
+
+    def describe(self) -> WorkerFacts:
+        """What this worker's device is.
+
+        Raises:
+            ChildFailedError: the device can't be used.
+        """
+        target, worker = self._child.run(Describe(), DESCRIBE_DEADLINE_S)
+        return WorkerFacts(target, worker, self._env["CUDA_VISIBLE_DEVICES"], self._node)
+
+    def measure(
+        self, problem: Problem, protocol: Protocol, incumbent: str | None, *batches: tuple[Plan, ...]
+    ) -> MeasureReport:
+        """Verify and time plans, and choose.
+
+        A plan that crashes or hangs the child becomes an outcome, and the others are tried again without it, so one
+        call may take as many children as it has such plans, and one more.
+
+        Args:
+            problem: the problem that all plans are for.
+            protocol: how to verify and time.
+            incumbent: key of the candidate that the store holds as winner.
+            batches: plans, as builders returned them.
+        """
+        plans = tuple(plan for batch in batches for plan in batch)
+        settled: dict[str, Outcome] = {}
+        while True:
+            left = tuple(plan for plan in plans if plan.candidate.key not in settled)
+            if not left:
+                break
+            watch = _Watch(self._deadline_s)
+            try:
+                outcomes = self._child.run(
+                    Measure(problem, left, protocol, incumbent), FIRST_STEP_DEADLINE_S, watch.on_event
+                )
+            except ChildFailedError as error:
+                self._child.stop()  # after an error of the device its context is of no more use
+                settled.update(watch.settled)
+                culprits = [
+                    p.candidate for p in left if watch.at is None or watch.at.candidate in (None, p.candidate.key)
+                ]
+                stage = watch.at.stage if watch.at else Stage.LOAD
+                for culprit in culprits:  # with no candidate in hand the problem itself failed, for all that are left
+                    if culprit.key not in settled:
+                        settled[culprit.key] = Outcome.of(failure_of(error, culprit, stage))
+                continue
+            settled.update({outcome.candidate.key: outcome for outcome in outcomes})
+            break
+        if self._child.jobs_run >= PROBLEMS_A_CHILD:
+            self._child.stop()
+        ordered = tuple(settled[plan.candidate.key] for plan in plans)
+        return MeasureReport(ordered, tuple(p for p, o in zip(plans, ordered, strict=True) if _worth_keeping(o)))
+
+    def close(self) -> None:
+        """End the child for good. Safe from any thread."""
+        self._child.close()
+
+
+class _Watch:
+    """Follows a session's events: what is in hand, and what is settled already."""
+
+    def __init__(self, deadline_s: float | None) -> None:
+        self._deadline_s = deadline_s
+        self.at: Entered | None = None
+        self.settled: dict[str, Outcome] = {}
+
+    def on_event(self, event: Event) -> float | None:
+        if isinstance(event, Settled):
+            self.settled[event.outcome.candidate.key] = event.outcome
+            return None
+        self.at = event
+        return event.deadline_s if self._deadline_s is None else min(event.deadline_s, self._deadline_s)
+
+
+def _worth_keeping(outcome: Outcome) -> bool:
+    """Finalists' bytes are stored; losers are rebuilt from their knobs if they are ever wanted."""
+    candidate: Candidate = outcome.candidate
+    return outcome.standing in (Standing.WON, Standing.TIED) or (
+        candidate.is_default and outcome.measurement is not None
+    )

@@ -1,0 +1,271 @@
+"""The sweep loop: a state machine over calls under way, that writes what it learns as it goes."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker, WorkerLostError
+from tunefarm.farm.inline import InlineExecutor
+from tunefarm.farm.interrupt import Interrupt
+from tunefarm.farm.lane import BuildCall, Call, Finished, Lane, MeasureCall, ProposeCall
+from tunefarm.farm.messages import MeasureReport, ProposeReport
+from tunefarm.farm.progress import Progress
+from tunefarm.farm.ray_executor import RayExecutor
+from tunefarm.farm.recorder import Recorder
+from tunefarm.farm.resume import plan_lane
+from tunefarm.farm.tally import Tally
+from tunefarm.model.errors import FarmError
+from tunefarm.model.job import Job, Task
+from tunefarm.model.target import Target
+from tunefarm.model.trial import Status
+from tunefarm.store import Store
+
+WAIT_S = 0.25
+"""Longest sleep of the loop: how late it notices a deadline or an interrupt."""
+MAX_WORKER_LOSSES = 3
+"""A worker lost so often in a row has a cause that a new one won't cure."""
+CALL_SLACK_S = 60.0
+PROPOSE_CALL_S = 60.0
+BUILD_CALL_S = 60.0
+MEASURE_CALL_S = 300.0
+"""Seconds an engine, a candidate, a plan: the driver's own deadlines, beyond those that workers keep. Only a worker
+that never answers gets there."""
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """How a sweep is to run."""
+
+    executor: str = "ray"
+    """`ray`, or `inline` for one device without Ray."""
+    address: str | None = None
+    """Address of a running Ray cluster; None starts Ray on this machine."""
+    builders: int | None = None
+    """Compiling workers; None for every core that measuring workers don't need."""
+    deadline_s: float | None = None
+    """Bound on any one step of a candidate: a build, a load, a verification, a timed block. None: generous defaults."""
+    retry: tuple[Status, ...] = ()
+    """Candidates whose stored trial ended so are tried again."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep did."""
+
+    sweep: str
+    interrupted: int | None
+    """Number of the signal that ended it early, if one did."""
+    targets: tuple[Target, ...]
+    problems: int
+    already_done: int
+    """Problems that needed no work: the store had them."""
+    trials_written: int
+    builders: int
+    """Compiling workers that it had."""
+
+
+@dataclass
+class _UnderWay:
+    worker: Worker
+    call: Call
+    lane: Lane
+    deadline: float
+
+
+@dataclass
+class _Site:
+    """A lane with its workers. A worker has at most one call."""
+
+    target: Target
+    lane: Lane
+    measurers: list[Measuring]
+    builders: list[Building]
+    idle: set[Worker] = field(default_factory=set)
+
+
+def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress) -> SweepResult:
+    """Find the fastest right plan of every task of a job, on every target that the farm has.
+
+    What the store has already is not done again. Everything learnt is appended as it comes.
+
+    Raises:
+        FarmError: the farm can't be brought up, or a worker is lost again and again.
+        StoreError: results can't be written.
+    """
+    executor: Executor = (
+        InlineExecutor(options.deadline_s)
+        if options.executor == "inline"
+        else RayExecutor(options.address, options.deadline_s)
+    )
+    tally = Tally(progress)
+    with Interrupt() as interrupt:
+        try:
+            tally.phase("starting workers")
+            measurers = executor.start()
+            interrupt.install()  # again: Ray has put its own handler in place
+            return _Sweep(job, store, options, executor=executor, tally=tally, interrupt=interrupt).run(measurers)
+        finally:
+            executor.close()
+
+
+class _Sweep:
+    """One run: the calls under way and what they need."""
+
+    def __init__(
+        self,
+        job: Job,
+        store: Store,
+        options: SweepOptions,
+        *,
+        executor: Executor,
+        tally: Tally,
+        interrupt: Interrupt,
+    ) -> None:
+        self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        self._job = job
+        self._store = store
+        self._options = options
+        self._executor = executor
+        self._interrupt = interrupt
+        self._under_way: dict[Ticket, _UnderWay] = {}
+        self._losses: dict[Worker, int] = {}
+        self._tally = tally
+        self._recorder = Recorder(store, self._id, job.name)
+
+    def run(self, measurers: Sequence[Measuring]) -> SweepResult:
+        """Until nothing is left, or a signal says so."""
+        sites: list[_Site] = []
+        done_before = 0
+        by_target: dict[str, list[Measuring]] = {}
+        for worker in measurers:
+            by_target.setdefault(worker.facts.target.key, []).append(worker)
+        for workers in by_target.values():
+            site, done = self._site(workers)
+            sites.append(site)
+            done_before += done
+        self._tally.start(len(self._job.tasks) * len(sites), done_before)
+        try:
+            self._loop(sites)
+        finally:
+            self._recorder.flush()
+        return SweepResult(
+            sweep=self._id,
+            interrupted=self._interrupt.signal,
+            targets=tuple(site.target for site in sites),
+            problems=len(self._job.tasks) * len(sites),
+            already_done=done_before,
+            trials_written=self._recorder.written,
+            builders=sum(len(site.builders) for site in sites),
+        )
+
+    def _site(self, workers: list[Measuring]) -> tuple[_Site, int]:
+        target = workers[0].facts.target
+        self._store.put_target(target)
+        pending, finished = plan_lane(self._job.tasks, target, self._store, self._options.retry)
+        builders: list[Building] = []
+        if pending:
+            builders = self._executor.add_builders(workers, self._options.builders)
+        lane = Lane(target.key, pending, finished, len(builders))
+        site = _Site(target, lane, workers, builders, idle={*workers, *builders})
+        return site, len(self._job.tasks) - len(pending)
+
+    def _loop(self, sites: Sequence[_Site]) -> None:
+        while not all(site.lane.is_done for site in sites):
+            if self._interrupt.signal is None:
+                for site in sites:
+                    self._hand_out(site)
+            elif not self._interrupt.may_wait or not self._measuring():
+                return
+            self._take_in(sites)
+            self._recorder.flush_if_due()
+
+    def _measuring(self) -> bool:
+        return any(isinstance(way.call, MeasureCall) for way in self._under_way.values())
+
+    def _hand_out(self, site: _Site) -> None:
+        site.lane.turn()
+        self._tally.phase(site.lane.phase)
+        for worker in list(site.idle):
+            call: Call | None
+            if isinstance(worker, Measuring):
+                call = site.lane.next_for_measurer()
+            else:
+                call = site.lane.next_for_builder(site.builders.index(worker))
+            if call is not None:
+                site.idle.discard(worker)
+                ticket, allowed_s = self._send(worker, call)
+                self._under_way[ticket] = _UnderWay(worker, call, site.lane, time.monotonic() + allowed_s)
+
+    def _send(self, worker: Worker, call: Call) -> tuple[Ticket, float]:
+        pending = call.pending
+        problem = pending.task.problem
+        if isinstance(call, ProposeCall):
+            ticket = self._executor.call(worker, "propose", problem, pending.task.search, pending.engines)
+            return ticket, CALL_SLACK_S + PROPOSE_CALL_S * len(pending.engines)
+        if isinstance(call, BuildCall):
+            ticket = self._executor.call(worker, "build", problem, call.candidates)
+            return ticket, CALL_SLACK_S + BUILD_CALL_S * len(call.candidates)
+        ticket = self._executor.call(
+            worker, "measure", problem, pending.task.protocol, pending.incumbent, *pending.plans
+        )
+        return ticket, CALL_SLACK_S + MEASURE_CALL_S * (1 + len(pending.facts))
+
+    def _take_in(self, sites: Sequence[_Site]) -> None:
+        if not self._under_way:
+            return
+        for ticket in self._executor.wait(list(self._under_way), WAIT_S):
+            way = self._under_way.pop(ticket)
+            site = next(s for s in sites if s.lane is way.lane)
+            try:
+                finished = self._absorb(way, ticket)
+            except WorkerLostError as error:
+                self._lose(way, str(error))
+            else:
+                self._losses.pop(way.worker, None)
+                self._record(site, way, finished)
+            site.idle.add(way.worker)
+        now = time.monotonic()
+        for ticket, way in [(t, w) for t, w in self._under_way.items() if w.deadline < now]:
+            del self._under_way[ticket]
+            self._lose(way, "it did not answer before its deadline")
+            next(s for s in sites if s.lane is way.lane).idle.add(way.worker)
+
+    def _absorb(self, way: _UnderWay, ticket: Ticket) -> Finished:
+        result = self._executor.result(ticket)
+        if isinstance(way.call, ProposeCall):
+            report: ProposeReport = result
+            self._recorder.proposals(way.call.pending.task, way.lane.target, report.proposals)
+            self._tally.proposed(sum(len(proposal.candidates) for proposal in report.proposals))
+            return way.lane.proposed(way.call, report)
+        if isinstance(way.call, BuildCall):
+            self._tally.built(result)
+            return way.lane.built(way.call, result, self._executor.plans_of(ticket))
+        measured: MeasureReport = result
+        self._recorder.plans(way.call.pending.task, way.lane.target, measured.keep)
+        return way.lane.measured(way.call, measured)
+
+    def _record(self, site: _Site, way: _UnderWay, finished: Finished) -> None:
+        worker = way.worker.facts.worker if isinstance(way.worker, Measuring) else ""
+        trials = self._recorder.trials(finished, site.target.key, worker)
+        self._tally.trials(trials, done=finished.done)
+
+    def _lose(self, way: _UnderWay, reason: str) -> None:
+        """Put a lost worker's work back, and another worker in its place."""
+        self._losses[way.worker] = self._losses.get(way.worker, 0) + 1
+        if self._losses[way.worker] > MAX_WORKER_LOSSES:
+            what = "measuring" if isinstance(way.worker, Measuring) else "compiling"
+            raise FarmError(f"a {what} worker was lost {MAX_WORKER_LOSSES + 1} times in a row; the last time: {reason}")
+        self._executor.replace(way.worker)
+        finished = way.lane.lost(way.call, f"the worker was lost under it {self._losses[way.worker]} times: {reason}")
+        if finished is not None:
+            self._tally.trials(self._recorder.trials(finished, way.lane.target, ""), done=finished.done)
+
+
+def pending_tasks(job: Job, target: Target, store: Store) -> tuple[Task, ...]:
+    """Tasks of a job that still need work on a target, by what the store has."""
+    pending, _ = plan_lane(job.tasks, target, store, retry=())
+    return tuple(p.task for p in pending)

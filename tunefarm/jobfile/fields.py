@@ -1,0 +1,200 @@
+"""The fields of a frozen dataclass as pydantic types: what a job file may say for each, and how it is told what is wrong.
+
+Everything comes from the dataclass (type, default, documentation, bounds), so that a new operation needs no line here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from tunefarm.jobfile.scalars import MAX_INT, SIZE_PATTERN, parse_size
+from tunefarm.jobfile.wording import did_you_mean, listed, spell
+
+
+@dataclasses.dataclass(frozen=True)
+class FieldInfo:
+    """One field of a dataclass."""
+
+    name: str
+    kind: Any
+    """Its type: int, float, bool, str, a StrEnum, one of these or None, or a tuple of any number of these."""
+    doc: str
+    default: Any
+    """`dataclasses.MISSING` where it has none."""
+    low: int | None
+    high: int | None
+
+    @property
+    def required(self) -> bool:
+        """Whether a problem can't be made without it."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def choices(self) -> tuple[str, ...] | None:
+        """The values of an enumeration; None for any other type."""
+        return tuple(self.kind) if isinstance(self.kind, type) and issubclass(self.kind, StrEnum) else None
+
+
+def fields_of(record: type) -> dict[str, FieldInfo]:
+    """The documented fields of a dataclass, in order. Undocumented ones are not for users to set."""
+    kinds = get_type_hints(record)
+    return {
+        f.name: FieldInfo(
+            name=f.name,
+            kind=kinds[f.name],
+            doc=f.metadata["doc"],
+            default=f.default,
+            low=f.metadata.get("low"),
+            high=f.metadata.get("high"),
+        )
+        for f in dataclasses.fields(record)
+        if "doc" in f.metadata
+    }
+
+
+def mistake(message: str) -> PydanticCustomError:
+    """An error whose text is final."""
+    return PydanticCustomError("mistake", "{message}", {"message": message})
+
+
+def value_type(info: FieldInfo, choices: Sequence[str] | None = None) -> Any:
+    """The type of one value of a field. `choices` are the words that a field of plain text is held to."""
+    return _type_of(info.kind, info, choices or info.choices)
+
+
+def as_list(value: Any) -> Any:
+    """A lone value as a list of one: users needn't write brackets around it."""
+    return value if isinstance(value, list) else [value]
+
+
+def list_type(item: Any) -> Any:
+    """A list of at least one, for which a lone value may stand."""
+    return Annotated[list[item], Field(min_length=1), BeforeValidator(as_list, json_schema_input_type=item | _some(item))]
+
+
+def zipped_type(item: Any) -> Any:
+    """A list of at least one; a lone value is a mistake, since there is nothing to advance through."""
+    return _some(item)
+
+
+def _some(item: Any) -> Any:
+    return Annotated[list[item], Field(min_length=1)]
+
+
+def _type_of(kind: Any, info: FieldInfo, choices: Sequence[str] | None) -> Any:
+    if get_origin(kind) in {Union, UnionType}:
+        inner = [k for k in get_args(kind) if k is not NoneType]
+        if len(inner) == 1:
+            return _type_of(inner[0], info, choices) | None
+    if get_origin(kind) is tuple:
+        return _tuple_type(_type_of(get_args(kind)[0], info, choices), choices)
+    if choices is not None:
+        names = tuple(str(c) for c in choices)
+        schema = Annotated[str, Field(json_schema_extra={"enum": list(names)})]
+        return Annotated[kind, BeforeValidator(_reader_of_choice(names), json_schema_input_type=schema)]
+    if kind is bool:
+        return Annotated[bool, BeforeValidator(_read_flag, json_schema_input_type=bool)]
+    if kind is int:
+        bounds = Field(ge=info.low, le=info.high)
+        written = Annotated[int, bounds] | Annotated[str, Field(pattern=SIZE_PATTERN)]
+        return Annotated[int, bounds, BeforeValidator(_read_whole, json_schema_input_type=written)]
+    if kind is float:
+        bounds = Field(ge=info.low, le=info.high)
+        return Annotated[float, bounds, BeforeValidator(_read_number, json_schema_input_type=float)]
+    if kind is str:
+        return text_type()
+    raise TypeError(f"{info.name}: a job file has no way to write a {kind}")
+
+
+def text_type(longest: int = 100) -> Any:
+    """Text on one line."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise mistake(f"expected text, got {spell(value)}" + ("; put it in quotes" if _is_scalar(value) else ""))
+        if not value or len(value) > longest or not value.isprintable() or value != value.strip():
+            raise mistake(f"expected 1 to {longest} printable characters, with no space at either end")
+        return value
+
+    written = Annotated[str, Field(min_length=1, max_length=longest)]
+    return Annotated[str, BeforeValidator(read, json_schema_input_type=written)]
+
+
+def _tuple_type(item: Any, choices: Sequence[str] | None) -> Any:
+    """Several words in no order: the same set makes the same key, however it was written."""
+
+    def in_one_order(values: Any) -> Any:
+        if isinstance(values, list) and choices is not None:
+            known = [c for c in choices if c in values]
+            return known if len(known) == len(values) else values
+        return values
+
+    def read(value: Any) -> Any:
+        return in_one_order(as_list(value))
+
+    return Annotated[
+        tuple[item, ...], Field(min_length=1), BeforeValidator(read, json_schema_input_type=item | _some(item))
+    ]
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is not None and not isinstance(value, (list, dict))
+
+
+def _read_whole(value: Any) -> int:
+    if isinstance(value, str):
+        try:
+            value = parse_size(value)
+        except ValueError as error:
+            raise mistake(f"{error}; got {spell(value)}") from None
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_INT:
+        raise mistake(f"expected a whole number, got {spell(value)}; write {int(value)}")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise mistake(f"expected a whole number, got {spell(value)}")
+    if abs(value) > MAX_INT:
+        raise mistake(f"{value} needs over 64 bits")
+    return value
+
+
+def _read_number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise mistake(f"expected a number, got {spell(value)}")
+    if not math.isfinite(value):
+        raise mistake(f"expected a finite number, got {spell(value)}")
+    return float(value)
+
+
+def _read_flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        meant = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+        hint = meant.get(value.lower())
+        raise mistake(f"expected true or false, got {spell(value)}" + (f"; write {hint}" if hint else ""))
+    raise mistake(f"expected true or false, got {spell(value)}")
+
+
+def _reader_of_choice(names: tuple[str, ...]) -> Callable[[Any], str]:
+    def read(value: Any) -> str:
+        if isinstance(value, str) and value in names:
+            return value
+        if value is None and "none" in names:
+            raise mistake("expected a word, got nothing; write `none`")
+        if isinstance(value, str):
+            raise mistake(f"{spell(value)} is none of {listed(names)}{did_you_mean(value, names)}")
+        raise mistake(f"expected one of {listed(names)}, got {spell(value)}")
+
+    return read
+
+
+def defaults_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """The default of every field that has one."""
+    return {name: info.default for name, info in fields.items() if not info.required}

@@ -1,0 +1,50 @@
+"""The mistakes of a job, collected so that all are told at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tunefarm.model.errors import JobError, Mistake
+
+if TYPE_CHECKING:
+    from tunefarm.jobfile.yaml_source import Document, Loc
+
+MAX_MISTAKES = 100
+"""More than this help nobody: the rest is counted."""
+
+
+class MistakeLog:
+    """The mistakes of one job and of the files that it includes."""
+
+    def __init__(self) -> None:
+        self._mistakes: list[Mistake] = []
+        self._uncounted = 0
+
+    def __len__(self) -> int:
+        return len(self._mistakes) + self._uncounted
+
+    def add(self, document: Document, loc: Loc, message: str, *, at_key: bool = False) -> None:
+        """Note a mistake at a place of a document: at the value there, or at the key before it."""
+        line, column, key = document.locate(loc, at_key=at_key)
+        self.add_at(document.path, line, column, message, key)
+
+    def add_at(self, path: str, line: int, column: int, message: str, key: str = "") -> None:
+        """Note a mistake at a line and column, both from 1."""
+        if len(self._mistakes) < MAX_MISTAKES:
+            self._mistakes.append(Mistake(path, line, column, key, message))
+        else:
+            self._uncounted += 1
+
+    def raise_if_any(self) -> None:
+        """End here if anything is wrong.
+
+        Raises:
+            JobError: with every mistake noted.
+        """
+        if not self._mistakes:
+            return
+        if self._uncounted:
+            last = max(self._mistakes)
+            more = f"and {self._uncounted} mistakes more, not shown"
+            self._mistakes.append(Mistake(last.path, last.line, last.column, "", more))
+        raise JobError(self._mistakes)

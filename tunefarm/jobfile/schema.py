@@ -1,0 +1,211 @@
+"""What a job file may hold, as pydantic models made from the dataclasses, and as a JSON Schema for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic.json_schema import models_json_schema
+from pydantic_core import ErrorDetails
+
+from tunefarm.engines import ENGINE_NAMES
+from tunefarm.jobfile.fields import FieldInfo, as_list, fields_of, list_type, text_type, value_type, zipped_type
+from tunefarm.jobfile.mistakes import MistakeLog
+from tunefarm.jobfile.where import MAX_CHARACTERS
+from tunefarm.jobfile.wording import closest, did_you_mean, listed, spell
+from tunefarm.jobfile.yaml_source import Document, Loc
+from tunefarm.model.job import Protocol, Search
+from tunefarm.model.problem import Problem
+from tunefarm.ops import OPERATIONS
+
+ProblemTypes = Mapping[str, type[Problem]]
+"""Problem classes by the name that jobs use for their operation."""
+
+PROBLEM_TYPES: ProblemTypes = {name: operation.problem_type for name, operation in OPERATIONS.items()}
+"""The problems of every operation that tunefarm has."""
+
+SEARCH_FIELDS = fields_of(Search)
+MEASURE_FIELDS = fields_of(Protocol)
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """The models of a job file over some operations."""
+
+    document: type[BaseModel]
+    entries: Mapping[str, type[BaseModel]]
+    """By operation."""
+    fields: Mapping[str, Mapping[str, FieldInfo]]
+    """The fields of each operation's problem, by operation and name."""
+
+    @classmethod
+    def of(cls, problem_types: ProblemTypes) -> Grammar:
+        """The grammar for these operations."""
+        fields = {op: fields_of(problem_type) for op, problem_type in problem_types.items()}
+        search = _settings_model("search", SEARCH_FIELDS, "which candidates problems get")
+        measure = _settings_model("measure", MEASURE_FIELDS, "how candidates are verified and timed")
+        return cls(
+            document=_document_model(search, measure),
+            entries={op: _entry_model(op, fields[op], search, measure) for op in problem_types},
+            fields=fields,
+        )
+
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema (draft 2020-12) of a job file."""
+        models: list[tuple[type[BaseModel], Literal["validation"]]] = [
+            (model, "validation") for model in (self.document, *self.entries.values())
+        ]
+        refs, schema = models_json_schema(models, title="tunefarm job file")
+        definitions = schema["$defs"]
+        root = definitions.pop(refs[self.document, "validation"]["$ref"].rpartition("/")[2])
+        root["properties"]["ops"]["items"] = {"oneOf": [refs[m, "validation"] for m in self.entries.values()]}
+        return {"$schema": "https://json-schema.org/draft/2020-12/schema", **root, **schema}
+
+
+def job_schema(problem_types: ProblemTypes = PROBLEM_TYPES) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a job file, for editors: completion, documentation and a first check."""
+    return Grammar.of(problem_types).json_schema()
+
+
+def check(model: type[BaseModel], document: Document, loc: Loc, value: Any, log: MistakeLog) -> BaseModel | None:
+    """Validate a value of a document; None if it has mistakes, which are then in the log."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        for details in error.errors(include_url=False):
+            unknown = details["type"] == "extra_forbidden"
+            place = (*loc, *details["loc"])
+            message = _unknown_key(model, details) if unknown else _message(details)
+            log.add(document, place, message, at_key=unknown)
+        return None
+
+
+def settings(model: BaseModel | None) -> dict[str, Any]:
+    """The fields that a `search:` or `measure:` sets, without those that it leaves alone."""
+    return {name: getattr(model, name) for name in model.model_fields_set} if model else {}
+
+
+def _settings_model(name: str, fields: Mapping[str, FieldInfo], doc: str) -> type[BaseModel]:
+    members: dict[str, Any] = {
+        f.name: (
+            value_type(f, choices=ENGINE_NAMES if f.name == "engines" else None),
+            Field(default=f.default, description=f.doc),
+        )
+        for f in fields.values()
+    }
+    return create_model(name, __config__=_STRICT, __doc__=doc, **members)
+
+
+def _document_model(search: type[BaseModel], measure: type[BaseModel]) -> type[BaseModel]:
+    path = text_type(longest=1000)
+    return create_model(
+        "job",
+        __config__=_STRICT,
+        __doc__="A job: what to tune.",
+        job=(text_type(), _unset("name of the job; the file's name without its ending if left out")),
+        include=(list_type(path), _unset("other job files, relative to this one, whose ops come before this job's own")),
+        ops=(Annotated[list[Any], Field(min_length=1)], _unset("operations to tune, one entry each")),
+        search=(search, _unset("which candidates problems get")),
+        measure=(measure, _unset("how candidates are verified and timed, and which may win")),
+    )
+
+
+def _entry_model(
+    op: str, fields: Mapping[str, FieldInfo], search: type[BaseModel], measure: type[BaseModel]
+) -> type[BaseModel]:
+    values = {name: value_type(info) for name, info in fields.items()}
+    lists: dict[str, Any] = {name: (list_type(values[name]), _axis(info)) for name, info in fields.items()}
+    zipped: dict[str, Any] = {
+        name: (zipped_type(values[name]), _unset(info.doc)) for name, info in fields.items()
+    }
+    zip_model = create_model(f"{op}.zip", __config__=_STRICT, __doc__=f"Fields of {op} that advance together.", **zipped)
+    expression = text_type(longest=MAX_CHARACTERS)
+    own: dict[str, Any] = {
+        "op": (Literal[op], Field(description="the operation")),
+        "name": (text_type(), _unset("name of these problems in tables and reports")),
+        "zip": (
+            Annotated[
+                list[zip_model],  # type: ignore[valid-type]  # a model made at run time
+                Field(min_length=1),
+                BeforeValidator(as_list, json_schema_input_type=zip_model | list[zip_model]),  # type: ignore[valid-type]
+            ],
+            _unset("fields whose lists advance together instead of multiplying: all of one length"),
+        ),
+        "where": (list_type(expression), _unset("keep only combinations for which this holds, such as `m * n <= 65536`")),
+        "search": (search, _unset("this entry's own search settings, over the job's")),
+        "measure": (measure, _unset("this entry's own measure settings, over the job's")),
+    }
+    if clash := own.keys() & lists.keys():
+        raise TypeError(f"{op}: a problem's field can't be named {', '.join(sorted(clash))}: jobs use the word otherwise")
+    return create_model(op, __config__=_STRICT, __doc__=f"Problems of the operation {op}.", **own, **lists)
+
+
+def _unset(doc: str) -> Any:
+    """A field that may be left out. Whether it was is told by `model_fields_set`, never by its value."""
+    return Field(default_factory=lambda: None, description=doc)
+
+
+def _axis(info: FieldInfo) -> Any:
+    return _unset(info.doc) if info.required else Field(default=info.default, description=info.doc)
+
+
+def _message(details: ErrorDetails) -> str:
+    value, context = details["input"], details.get("ctx", {})
+    match details["type"]:
+        case "mistake":
+            return details["msg"]
+        case "too_short":
+            return "an empty list leaves nothing to tune; give at least one value"
+        case "greater_than_equal":
+            return f"{value} is below {context['ge']}, the least allowed"
+        case "less_than_equal":
+            return f"{value} is above {context['le']}, the most allowed"
+        case "list_type":
+            return f"expected a list, got {spell(value)}"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            return f"expected a mapping (`key: value`), got {spell(value)}"
+        case _:
+            return details["msg"]
+
+
+def _unknown_key(model: type[BaseModel], details: ErrorDetails) -> str:
+    *parents, key = details["loc"]
+    word = str(key)
+    parent = next((str(p) for p in reversed(parents) if isinstance(p, str)), "")
+    known = list(_keys_at(model, parents))
+    if near := closest(word, known):
+        return f"unknown key; did you mean {' or '.join(f'`{n}`' for n in near)}?"
+    for home, fields in (("search", SEARCH_FIELDS), ("measure", MEASURE_FIELDS)):
+        if word in fields and parent != home:
+            return f"unknown key here; it belongs under `{home}:`"
+    return f"unknown key; there are {listed(known)}"
+
+
+def _keys_at(model: type[BaseModel], loc: list[int | str]) -> Iterator[str]:
+    """The keys that are allowed in the mapping at `loc`."""
+    for step in loc:
+        if isinstance(step, str):
+            annotation = model.model_fields[step].annotation
+            inner = getattr(annotation, "__args__", (annotation,))[0]
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                model = inner
+    yield from model.model_fields
+
+
+def operation_of(document: Document, loc: Loc, value: Any, grammar: Grammar, log: MistakeLog) -> str | None:
+    """The operation that an entry is of; None if it names none that there is."""
+    if not isinstance(value, dict):
+        log.add(document, loc, f"expected a mapping with `op:` and the operation's fields, got {spell(value)}")
+    elif "op" not in value:
+        log.add(document, loc, f"`op` is missing: one of {listed(sorted(grammar.entries))}")
+    elif value["op"] not in grammar.entries:
+        op = value["op"]
+        hint = did_you_mean(op, grammar.entries) if isinstance(op, str) else ""
+        log.add(document, (*loc, "op"), f"no operation {spell(op)}; there are {listed(sorted(grammar.entries))}{hint}")
+    else:
+        return str(value["op"])
+    return None

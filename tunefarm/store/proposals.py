@@ -1,0 +1,64 @@
+"""Proposals in the store: what engines offered, so that they need not be asked again."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pyarrow.compute as pc
+
+from tunefarm.model.candidate import Candidate, Proposal
+from tunefarm.store.parts import Folder
+from tunefarm.store.rows import Row
+from tunefarm.store.schema import PLACE_ORDER, PROPOSALS
+from tunefarm.store.tables import Table
+
+
+@dataclass(frozen=True)
+class StoredProposal:
+    """An engine's proposal, and what it was asked."""
+
+    problem: str
+    """The problem's key."""
+    target: str
+    """The target's key."""
+    search: str
+    """The search's key."""
+    proposal: Proposal
+    proposed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+class Proposals:
+    """The table of proposals."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.table = Table(folder, "proposals", PROPOSALS)
+
+    def append(self, proposals: Iterable[StoredProposal]) -> None:
+        """Publish proposals as one part. Raises StoreError."""
+        self.table.append([_row(stored) for stored in proposals])
+
+    def latest(self, target: str) -> dict[tuple[str, str, str], Proposal]:
+        """The latest answer for each (problem, search, engine) of a target. Raises StoreError."""
+        rows = self.table.read(PROPOSALS.names, pc.field("target") == target)
+        rows = rows.sort_by([("proposed_at", "ascending"), *PLACE_ORDER])
+        latest = {(row["problem"], row["search"], row["engine"]): row for row in rows.to_pylist()}
+        return {key: _proposal(row) for key, row in latest.items()}
+
+
+def _row(stored: StoredProposal) -> Row:
+    proposal = stored.proposal
+    return {
+        "problem": stored.problem,
+        "target": stored.target,
+        "search": stored.search,
+        "engine": proposal.engine,
+        "candidates_json": json.dumps([c.to_dict() for c in proposal.candidates], separators=(",", ":")),
+        "refusal": proposal.refusal,
+        "proposed_at": stored.proposed_at,
+    }
+
+
+def _proposal(row: Row) -> Proposal:
+    candidates = tuple(Candidate.from_dict(payload) for payload in json.loads(row["candidates_json"]))
+    return Proposal(row["engine"], candidates, row["refusal"])

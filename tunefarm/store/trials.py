@@ -1,0 +1,95 @@
+"""Trials in the store: every row is kept, and the latest of each key is the current one."""
+
+import json
+import logging
+from collections.abc import Collection, Iterable
+from functools import reduce
+from operator import and_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from tunefarm.model.errors import InvalidProblem
+from tunefarm.model.problem import Problem
+from tunefarm.model.trial import Trial
+from tunefarm.store.parts import Folder
+from tunefarm.store.rows import ProblemFromDict, trial_of, trial_row
+from tunefarm.store.schema import PLACE_ORDER, TRIALS
+from tunefarm.store.tables import Table
+
+_log = logging.getLogger(__name__)
+
+
+class Trials:
+    """The table of trials."""
+
+    def __init__(self, folder: Folder, problem_from_dict: ProblemFromDict) -> None:
+        self.table = Table(folder, "trials", TRIALS)
+        self._problem_from_dict = problem_from_dict
+
+    def append(self, trials: Iterable[Trial]) -> None:
+        """Publish trials as one part. Raises StoreError."""
+        self.table.append([trial_row(trial) for trial in trials])
+
+    def finished(self, target: str) -> set[str]:
+        """Keys of a target's trials, however they ended. Raises StoreError."""
+        return set(self.table.read(["trial_key"], pc.field("target") == target).column("trial_key").to_pylist())
+
+    def current(
+        self, problems: Collection[str] | None, target: str | None, protocols: Collection[str] | None
+    ) -> list[Trial]:
+        """The latest trial of each key, oldest first; None lets everything through.
+
+        Rows of a word's older meaning (their key is not the one that this version would give) are no current trials.
+
+        Raises:
+            StoreError: the store can't be read.
+        """
+        rows = _latest(self.table.read(TRIALS.names, _where(problems, target, protocols)))
+        known: dict[str, Problem | None] = {}
+        trials = []
+        for row in rows.to_pylist():
+            key = row["problem"]
+            if key not in known:
+                known[key] = self._problem(row["op"], row["problem_json"])
+            problem = known[key]
+            trial = problem and trial_of(row, problem)
+            if trial and trial.key == row["trial_key"]:
+                trials.append(trial)
+        if strange := len(rows) - len(trials):
+            _log.warning("%d of %d stored trials are of another version's problems: left out", strange, len(rows))
+        return trials
+
+    def names(self) -> list[tuple[str, str, str]]:
+        """Each (problem's key, name in a job, label) that occurs, sorted. Raises StoreError."""
+        columns = ["problem", "name", "label"]
+        found = self.table.read(columns).group_by(columns).aggregate([])
+        return sorted((row["problem"], row["name"], row["label"]) for row in found.to_pylist())
+
+    def _problem(self, op: str, text: str) -> Problem | None:
+        try:
+            return self._problem_from_dict(op, json.loads(text))
+        except (InvalidProblem, TypeError, ValueError):  # TypeError: a field that this version has no more, or lacks
+            return None
+
+
+def _where(
+    problems: Collection[str] | None, target: str | None, protocols: Collection[str] | None
+) -> ds.Expression | None:
+    conditions = [
+        pc.field(column).isin(list(wanted))
+        for column, wanted in (
+            ("problem", problems),
+            ("target", None if target is None else [target]),
+            ("protocol", protocols),
+        )
+        if wanted is not None
+    ]
+    return reduce(and_, conditions) if conditions else None
+
+
+def _latest(rows: pa.Table) -> pa.Table:
+    rows = rows.sort_by([("finished_at", "ascending"), *PLACE_ORDER])
+    last = {key: number for number, key in enumerate(rows.column("trial_key").to_pylist())}
+    return rows.take(sorted(last.values()))
