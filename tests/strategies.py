@@ -40,9 +40,9 @@ class Toy(Problem):
     op = "toy"
 
     n: int = option("elements", low=1, high=2**20)
-    dtype: DType = option("element type", default=DType.BFLOAT16)
+    dtype: DType = DType.BFLOAT16
     scale: float = option("factor", default=1.0)
-    fill: Fill = option("what x is filled with", default=Fill.ZEROS)
+    fill: Fill = Fill.ZEROS
     in_place: bool = option("y is x", default=False)
 
     def check(self) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 
 import torch
 
@@ -51,7 +52,7 @@ class PlantedExecutable(Executable):
         self._deed = deed
 
     def bind(
-        self, inputs: dict[str, torch.Tensor], outputs: dict[str, torch.Tensor], workspace: torch.Tensor | None
+        self, inputs: Mapping[str, torch.Tensor], outputs: dict[str, torch.Tensor], workspace: torch.Tensor | None
     ) -> Launch:
         def launch() -> None:
             do(self._deed, "run")

@@ -6,6 +6,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -30,8 +31,7 @@ def child() -> Iterator[Child]:
 
 def is_alive(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
@@ -87,8 +87,13 @@ def test_a_hang_is_killed_at_its_deadline(child: Child) -> None:
 
 def test_what_the_child_started_is_killed_with_it(child: Child) -> None:
     started: list[int] = []
+
+    def on_event(pid: int) -> float:
+        started.append(pid)
+        return 0.5
+
     with pytest.raises(ChildTimedOutError):
-        child.run(jobs.SpawnAndSleep(), AMPLE, lambda pid: started.append(pid) or 0.5)
+        child.run(jobs.SpawnAndSleep(), AMPLE, on_event)
     assert eventually(lambda: not is_alive(started[0]))
 
 

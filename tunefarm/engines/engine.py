@@ -31,11 +31,18 @@ class Executable(ABC):
     ) -> Launch:
         """A launch over fixed tensors.
 
+        The first bind of an executable may run it once, outside any capture: torch compiles there, and finds out what
+        it refuses. Its time is a part of loading.
+
         Args:
             inputs: every input of the problem by name, scalars on the CPU.
             outputs: every output by name. cuDNN writes into these tensors; torch, which allocates its own as a user's
                 code would, puts the tensors of its latest launch into this dict instead.
             workspace: uint8 tensor of exactly `workspace_bytes`, or None where that is 0. It must stay at its address.
+
+        Raises:
+            Declined: the engine refuses the problem this way after all.
+            UsageError: a tensor is not what the plan was built for.
         """
 
 

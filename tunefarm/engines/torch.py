@@ -123,9 +123,11 @@ def _declining(baseline: Baseline) -> Iterator[None]:
 
 
 def _reason(error: str, told: list[str]) -> str:
-    """One line: what torch warned of if that tells more, else the first line of its error."""
-    told = [text for text in (_ASIDE.sub("", warning).strip() for warning in told) if text]
-    text = "; ".join(dict.fromkeys(told)) or next(iter(error.strip().splitlines()), "")
+    """One line: what torch warned of where its error tells nothing, else the error's first line."""
+    text = next(iter(error.strip().splitlines()), "")
+    if text.startswith("No available kernel"):
+        told = [_ASIDE.sub("", warning).strip() for warning in told]
+        text = "; ".join(dict.fromkeys(filter(None, told))) or text
     return text if len(text) <= _LIMIT else text[: _LIMIT - 1].rstrip() + "…"
 
 

@@ -77,7 +77,9 @@ def as_list(value: Any) -> Any:
 
 def list_type(item: Any) -> Any:
     """A list of at least one, for which a lone value may stand."""
-    return Annotated[list[item], Field(min_length=1), BeforeValidator(as_list, json_schema_input_type=item | _some(item))]
+    return Annotated[
+        list[item], Field(min_length=1), BeforeValidator(as_list, json_schema_input_type=item | _some(item))
+    ]
 
 
 def zipped_type(item: Any) -> Any:
@@ -114,18 +116,36 @@ def _type_of(kind: Any, info: FieldInfo, choices: Sequence[str] | None) -> Any:
     raise TypeError(f"{info.name}: a job file has no way to write a {kind}")
 
 
+def is_text(value: str, longest: int = 100) -> bool:
+    """Whether it is some text on one line, fit for names and paths in messages."""
+    return 0 < len(value) <= longest and value.isprintable() and value == value.strip()
+
+
 def text_type(longest: int = 100) -> Any:
     """Text on one line."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
             raise mistake(f"expected text, got {spell(value)}" + ("; put it in quotes" if _is_scalar(value) else ""))
-        if not value or len(value) > longest or not value.isprintable() or value != value.strip():
+        if not is_text(value, longest):
             raise mistake(f"expected 1 to {longest} printable characters, with no space at either end")
         return value
 
     written = Annotated[str, Field(min_length=1, max_length=longest)]
     return Annotated[str, BeforeValidator(read, json_schema_input_type=written)]
+
+
+def expression_type() -> Any:
+    """Text of an expression, on any number of lines."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise mistake(
+                f"expected an expression, got {spell(value)}" + ("; put it in quotes" if _is_scalar(value) else "")
+            )
+        return value
+
+    return Annotated[str, BeforeValidator(read, json_schema_input_type=str)]
 
 
 def _tuple_type(item: Any, choices: Sequence[str] | None) -> Any:

@@ -11,10 +11,18 @@ from pydantic.json_schema import models_json_schema
 from pydantic_core import ErrorDetails
 
 from tunefarm.engines import ENGINE_NAMES
-from tunefarm.jobfile.fields import FieldInfo, as_list, fields_of, list_type, text_type, value_type, zipped_type
+from tunefarm.jobfile.fields import (
+    FieldInfo,
+    as_list,
+    expression_type,
+    fields_of,
+    list_type,
+    text_type,
+    value_type,
+    zipped_type,
+)
 from tunefarm.jobfile.mistakes import MistakeLog
-from tunefarm.jobfile.where import MAX_CHARACTERS
-from tunefarm.jobfile.wording import closest, did_you_mean, listed, spell
+from tunefarm.jobfile.wording import closest, listed, spell
 from tunefarm.jobfile.yaml_source import Document, Loc
 from tunefarm.model.job import Protocol, Search
 from tunefarm.model.problem import Problem
@@ -36,6 +44,7 @@ _STRICT = ConfigDict(extra="forbid")
 class Grammar:
     """The models of a job file over some operations."""
 
+    problem_types: ProblemTypes
     document: type[BaseModel]
     entries: Mapping[str, type[BaseModel]]
     """By operation."""
@@ -49,6 +58,7 @@ class Grammar:
         search = _settings_model("search", SEARCH_FIELDS, "which candidates problems get")
         measure = _settings_model("measure", MEASURE_FIELDS, "how candidates are verified and timed")
         return cls(
+            problem_types=problem_types,
             document=_document_model(search, measure),
             entries={op: _entry_model(op, fields[op], search, measure) for op in problem_types},
             fields=fields,
@@ -107,7 +117,10 @@ def _document_model(search: type[BaseModel], measure: type[BaseModel]) -> type[B
         __config__=_STRICT,
         __doc__="A job: what to tune.",
         job=(text_type(), _unset("name of the job; the file's name without its ending if left out")),
-        include=(list_type(path), _unset("other job files, relative to this one, whose ops come before this job's own")),
+        include=(
+            list_type(path),
+            _unset("other job files, relative to this one, whose ops come before this job's own"),
+        ),
         ops=(Annotated[list[Any], Field(min_length=1)], _unset("operations to tune, one entry each")),
         search=(search, _unset("which candidates problems get")),
         measure=(measure, _unset("how candidates are verified and timed, and which may win")),
@@ -119,11 +132,10 @@ def _entry_model(
 ) -> type[BaseModel]:
     values = {name: value_type(info) for name, info in fields.items()}
     lists: dict[str, Any] = {name: (list_type(values[name]), _axis(info)) for name, info in fields.items()}
-    zipped: dict[str, Any] = {
-        name: (zipped_type(values[name]), _unset(info.doc)) for name, info in fields.items()
-    }
-    zip_model = create_model(f"{op}.zip", __config__=_STRICT, __doc__=f"Fields of {op} that advance together.", **zipped)
-    expression = text_type(longest=MAX_CHARACTERS)
+    zipped: dict[str, Any] = {name: (zipped_type(values[name]), _unset(info.doc)) for name, info in fields.items()}
+    zip_model = create_model(
+        f"{op}.zip", __config__=_STRICT, __doc__=f"Fields of {op} that advance together.", **zipped
+    )
     own: dict[str, Any] = {
         "op": (Literal[op], Field(description="the operation")),
         "name": (text_type(), _unset("name of these problems in tables and reports")),
@@ -135,12 +147,17 @@ def _entry_model(
             ],
             _unset("fields whose lists advance together instead of multiplying: all of one length"),
         ),
-        "where": (list_type(expression), _unset("keep only combinations for which this holds, such as `m * n <= 65536`")),
+        "where": (
+            list_type(expression_type()),
+            _unset("keep only combinations for which this holds, such as `m * n <= 65536`"),
+        ),
         "search": (search, _unset("this entry's own search settings, over the job's")),
         "measure": (measure, _unset("this entry's own measure settings, over the job's")),
     }
     if clash := own.keys() & lists.keys():
-        raise TypeError(f"{op}: a problem's field can't be named {', '.join(sorted(clash))}: jobs use the word otherwise")
+        raise TypeError(
+            f"{op}: a problem's field can't be named {', '.join(sorted(clash))}: jobs use the word otherwise"
+        )
     return create_model(op, __config__=_STRICT, __doc__=f"Problems of the operation {op}.", **own, **lists)
 
 
@@ -194,18 +211,3 @@ def _keys_at(model: type[BaseModel], loc: list[int | str]) -> Iterator[str]:
             if isinstance(inner, type) and issubclass(inner, BaseModel):
                 model = inner
     yield from model.model_fields
-
-
-def operation_of(document: Document, loc: Loc, value: Any, grammar: Grammar, log: MistakeLog) -> str | None:
-    """The operation that an entry is of; None if it names none that there is."""
-    if not isinstance(value, dict):
-        log.add(document, loc, f"expected a mapping with `op:` and the operation's fields, got {spell(value)}")
-    elif "op" not in value:
-        log.add(document, loc, f"`op` is missing: one of {listed(sorted(grammar.entries))}")
-    elif value["op"] not in grammar.entries:
-        op = value["op"]
-        hint = did_you_mean(op, grammar.entries) if isinstance(op, str) else ""
-        log.add(document, (*loc, "op"), f"no operation {spell(op)}; there are {listed(sorted(grammar.entries))}{hint}")
-    else:
-        return str(value["op"])
-    return None

@@ -82,7 +82,6 @@ class Condition:
     def __init__(self, text: str, fields: Mapping[str, FieldInfo]) -> None:
         import cel  # a third of a second, and most jobs have no condition
 
-        self.text = text
         tokens = list(_tokens(text))
         _check_names(tokens, fields)
         _check_words(tokens, fields)
@@ -121,7 +120,6 @@ def _tokens(text: str) -> Iterator[_Token]:
         raise ConditionError("the expression is empty")
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
-        kind = "number" if kind == "unit" else kind
         token = _Token(kind, match.group(), match.start() + 1)
         if match.group() in _MENDS:
             raise ConditionError(f"`{token.text}` at character {token.at}: {_MENDS[token.text]}")

@@ -74,12 +74,18 @@ def dotted(loc: Loc) -> str:
     return text
 
 
-def read_document(path: Path, log: MistakeLog) -> Document | None:
-    """Parse a file. None if it is not to be understood at all; its mistakes are then in the log."""
-    text = _read_text(path, log)
+def read_document(path: Path, name: str, log: MistakeLog) -> Document | None:
+    """Parse a file. None if it is not to be understood at all; its mistakes are then in the log.
+
+    Args:
+        path: the file.
+        name: what messages call it.
+        log: gets the mistakes.
+    """
+    text = _read_text(path, name, log)
     if text is None:
         return None
-    builder = _Builder(Document(str(path)), log)
+    builder = _Builder(Document(name), log)
     before = len(log)
     try:
         for event in yaml.parse(text, Loader=_LOADER):
@@ -89,45 +95,48 @@ def read_document(path: Path, log: MistakeLog) -> Document | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line, mark.column) if mark else (0, 0)
-        log.add_at(str(path), line + 1, column + 1, _syntax_message(error, text, line, column))
+        log.add_at(name, line + 1, column + 1, _syntax_message(error, text, line, column))
         return None
     if builder.document.value is None and len(log) == before:
-        log.add_at(str(path), 1, 1, "the file is empty: a job needs at least `ops:`, a list of operations to tune")
+        log.add_at(name, 1, 1, "the file is empty: a job needs at least `ops:`, a list of operations to tune")
         return None
     return builder.document
 
 
-def _read_text(path: Path, log: MistakeLog) -> str | None:
+def _read_text(path: Path, name: str, log: MistakeLog) -> str | None:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block, a device never end
             what = "a folder" if path.is_dir() else "no regular file"
-            log.add_at(str(path), 1, 1, f"this is {what}; give the path of a YAML file")
+            log.add_at(name, 1, 1, f"this is {what}; give the path of a YAML file")
             return None
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        log.add_at(str(path), 1, 1, f"no such file{_similar_file(path)}")
+        log.add_at(name, 1, 1, f"no such file{_similar_file(path)}")
         return None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        log.add_at(str(path), 1, 1, f"can't be read: {reason}")
+        log.add_at(name, 1, 1, f"can't be read: {reason}")
         return None
     if len(raw) > MAX_BYTES:
-        log.add_at(str(path), 1, 1, f"over {MAX_BYTES:,} bytes, the most that a job file may have; split the job")
+        log.add_at(name, 1, 1, f"over {MAX_BYTES:,} bytes, the most that a job file may have; split the job")
         return None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1) + 1
-        log.add_at(str(path), line, column, f"not UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8")
+        line, column = _place(raw[: error.start].decode("utf-8-sig"))
+        log.add_at(name, line, column, f"not UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8")
         return None
     if odd := Reader.NON_PRINTABLE.search(text):
-        line = text.count("\n", 0, odd.start()) + 1
-        column = odd.start() - (text.rfind("\n", 0, odd.start()) + 1) + 1
-        log.add_at(str(path), line, column, f"the character U+{ord(odd.group()):04X} is not allowed in YAML; remove it")
+        line, column = _place(text[: odd.start()])
+        log.add_at(name, line, column, f"the character U+{ord(odd.group()):04X} is not allowed in YAML; remove it")
         return None
     return text
+
+
+def _place(before: str) -> tuple[int, int]:
+    """Line and column of what follows a text."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def _similar_file(path: Path) -> str:

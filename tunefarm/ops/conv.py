@@ -124,7 +124,11 @@ class ConvProblem(Problem):
             "d": (self.dilation, self.dilation_w, 1),
         }
         words = [f"{self.kernel}x{self.kernel_w}"]
-        words += [f"{sign}{h}x{w}" for sign, (h, w, usual) in steps.items() if (h, w) != (usual, usual)]
+        words += [
+            f"{sign}{h}" if h == w else f"{sign}{h}x{w}"
+            for sign, (h, w, usual) in steps.items()
+            if (h, w) != (usual, usual)
+        ]
         words += [f"g{self.groups}"] * (self.groups > 1)
         words += [self.dtype, self.layout]
         words += ["bias"] * self.bias
