@@ -38,7 +38,7 @@ def cudnn_child(inert_driver: Path | None) -> Iterator[cudnn_host.CudnnHost]:
     """A child process that has the real cuDNN, replaced when it dies."""
     host = cudnn_host.CudnnHost(inert_driver)
     yield host
-    host.close()
+    host.stop()
 
 
 @pytest.fixture(scope="session")

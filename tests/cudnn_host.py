@@ -60,7 +60,8 @@ class CudnnHost:
         """What the function returns. A child that died raises `ChildDiedError`; the next call gets a new one."""
         return self._child.run(_Call(function, arguments), DEADLINE_S)
 
-    def close(self) -> None:
+    def stop(self) -> None:
+        """End the process. The next call gets a new one."""
         self._child.stop()
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tunefarm.model.candidate import Candidate, Plan, Proposal
 from tunefarm.model.dtypes import DType
+from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.job import Cache, Protocol
 from tunefarm.model.problem import Problem, Role, TensorSpec, option
 from tunefarm.model.target import Target
@@ -70,7 +71,8 @@ class Toy(Problem):
 
 def toy_from_dict(op: str, payload: Mapping[str, Any]) -> Problem:
     """`tunefarm.ops.problem_from_dict` for a world that has toys alone."""
-    assert op == Toy.op
+    if op != Toy.op:
+        raise InvalidProblem("op", f"no operation named {op!r}")
     return Toy.from_dict(payload)
 
 

@@ -161,12 +161,13 @@ def test_compiling_and_timing_alternate() -> None:
     call = lane.next_for_builder(0)
     assert isinstance(call, BuildCall)
     lane.turn()
-    assert lane.phase == Phase.COMPILE
+    phases = [lane.phase]
     facts = PlanFacts(call.candidates[0], "d", 1, 0, 1.0, ())
     lane.built(call, BuildReport((facts,), ()), ("plan",))
     assert lane.next_for_measurer() is None
     lane.turn()
-    assert lane.phase == Phase.MEASURE
+    phases.append(lane.phase)
+    assert phases == [Phase.COMPILE, Phase.MEASURE]
     measure = lane.next_for_measurer()
     assert measure is not None
     assert lane.next_for_builder(0) is None

@@ -1,14 +1,12 @@
 """Trials with few arguments, for what reads them."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from tunefarm.model.candidate import Candidate, refused_candidate
-from tunefarm.model.dtypes import DType
 from tunefarm.model.job import Protocol
-from tunefarm.model.problem import Problem, Role, TensorSpec, option
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Measurement, Outcome, OutputError, Stage, Standing, Status, Trial, Verdict
+from tunefarm.ops.matmul import MatmulProblem
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -22,33 +20,6 @@ TARGET = Target(
     driver_cuda="13.0",
     profile="",
 )
-
-
-@dataclass(frozen=True)
-class Copy(Problem):
-    """The smallest operation there could be."""
-
-    op = "copy"
-    n: int = option("elements", low=1)
-
-    def check(self):
-        pass
-
-    @property
-    def tensors(self):
-        return (TensorSpec(1, "x", Role.INPUT, (self.n,), (1,), DType.FLOAT16),)
-
-    @property
-    def label(self):
-        return f"copy {self.n}"
-
-    @property
-    def structure(self):
-        return "copy"
-
-    @property
-    def flops(self):
-        return 0
 
 
 def cudnn(name, *, first=False, dynamic=False):
@@ -82,8 +53,8 @@ def trial(
     return Trial(
         sweep="20300101T000000-abcdef",
         job="test",
-        name=name or f"copy-{n}",
-        problem=Copy(n),
+        name=name or f"matmul-{n}",
+        problem=MatmulProblem(m=n, n=64, k=32),
         target=target,
         protocol=protocol or Protocol(),
         outcome=Outcome(

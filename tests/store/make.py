@@ -45,7 +45,12 @@ def trial(
     """A measured trial of a toy, finished some minutes after noon."""
     measurement = Measurement(us, us - 1, us + 1, "graph", (Block(0, 10, us),))
     outcome = Outcome(
-        candidate(name), Status.MEASURED, Stage.TIME, verdict=Verdict(True, ""), measurement=measurement, standing=standing
+        candidate(name),
+        Status.MEASURED,
+        Stage.TIME,
+        verdict=Verdict(True, ""),
+        measurement=measurement,
+        standing=standing,
     )
     words: dict[str, Any] = {
         "sweep": "s1",

@@ -69,7 +69,9 @@ def test_every_column_is_written() -> None:
 
 def test_nan_is_stored_as_null_and_read_as_nan(store: Store) -> None:
     error = OutputError("y", math.nan, 0.5, math.inf, -0.25)
-    outcome = Outcome(trial().outcome.candidate, Status.WRONG, Stage.VERIFY, "nan", verdict=Verdict(False, "l2", (error,)))
+    outcome = Outcome(
+        trial().outcome.candidate, Status.WRONG, Stage.VERIFY, "nan", verdict=Verdict(False, "l2", (error,))
+    )
     store.append_trials([trial(outcome=outcome)])
     row = store.sql("SELECT worst_l2, worst_block, worst_element, worst_gain, errors FROM trials").to_pylist()[0]
     assert row == {

@@ -97,7 +97,9 @@ def test_rows_of_equal_keys_from_many_writers_are_one_current_row_each(tmp_path:
     assert {name: m and m.time_us for name, m in by_python.items()} == by_sql
 
 
-def test_a_writer_killed_at_any_step_leaves_all_of_its_part_or_nothing(store: Store, tmp_path: Path, start: Start) -> None:
+def test_a_writer_killed_at_any_step_leaves_all_of_its_part_or_nothing(
+    store: Store, tmp_path: Path, start: Start
+) -> None:
     path = tmp_path / "store"
     store.append_trials([trial(name="early")])
     outcomes = []

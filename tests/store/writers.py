@@ -1,4 +1,4 @@
-"""Jobs for processes that write into a store, some of which die of it. Importable, so that a forkserver can run them."""
+"""Jobs for processes that write into a store, some of which die of it."""
 
 import os
 import resource

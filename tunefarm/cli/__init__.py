@@ -20,10 +20,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(sys.argv[1:] if argv is None else list(argv))
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in FARM_EXTRA:
+        package = (error.name or "").partition(".")[0]
+        if package not in FARM_EXTRA:
             raise
         print(
-            f"tunefarm: {error.name} is not installed; the command line needs the extra `farm`:"
+            f"tunefarm: {package} is not installed; the command line needs the extra `farm`:"
             " pip install 'tunefarm[farm]'",
             file=sys.stderr,
         )

@@ -72,6 +72,8 @@ class LiveProgress:
 
 def line_of(state: SweepState) -> str:
     """The state in one line."""
+    if not state.problems_total:
+        return f"[{span(state.elapsed_s)}] {state.phase}"
     left = f", {span(state.eta_s)} left" if state.eta_s is not None else ""
     return (
         f"[{span(state.elapsed_s)}] {state.phase}: {state.problems_done}/{state.problems_total} problems, "
@@ -88,15 +90,14 @@ def picture_of(state: SweepState) -> RenderableType:
 
     bar = Table.grid(padding=(0, 1), expand=True)
     bar.add_column(no_wrap=True)
-    bar.add_column(ratio=1, min_width=10)
+    bar.add_column(ratio=1, min_width=5)
     bar.add_column(no_wrap=True)
-    left = f", {span(state.eta_s)} left" if state.eta_s is not None else ""
     bar.add_row(
         Text(f"{state.problems_done}/{state.problems_total} problems"),
         ProgressBar(total=state.problems_total or None, completed=state.problems_done, pulse=not state.problems_total),
-        Text(f"{span(state.elapsed_s)}{left}"),
+        Text(f"{span(state.eta_s)} left" if state.eta_s is not None else ""),
     )
-    lines = [Text(f"{state.phase}: {counts_of(state)}", overflow="fold")]
+    lines = [Text(f"[{span(state.elapsed_s)}] {state.phase}: {counts_of(state)}", overflow="fold")]
     lines += [Text(f"  {winner}", style="dim", overflow="ellipsis", no_wrap=True) for winner in state.best]
     return Group(bar, *lines)
 

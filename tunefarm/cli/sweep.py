@@ -17,6 +17,7 @@ from tunefarm.cli.options import DEFAULT_STORE, json_option, store_option, warn_
 from tunefarm.cli.output import note, print_json, print_report
 from tunefarm.cli.progress import shown_progress, span
 from tunefarm.model.trial import Status
+from tunefarm.report.figures import plural
 
 if TYPE_CHECKING:
     from tunefarm.farm.sweep import SweepResult
@@ -27,20 +28,13 @@ if TYPE_CHECKING:
 RETRIABLE = tuple(status for status in Status if status is not Status.MEASURED)
 
 
-class Statuses(click.ParamType[tuple[Status, ...]]):
-    """Statuses of trials, separated by commas."""
-
-    name = "statuses"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[Status, ...]:
-        """Parse `crashed,timed_out`."""
-        if isinstance(value, tuple):
-            return value
-        names = [name.strip() for name in value.split(",") if name.strip()]
-        unknown = sorted(set(names) - {status.value for status in RETRIABLE})
-        if unknown:
-            self.fail(f"no {', '.join(unknown)}; there are {', '.join(s.value for s in RETRIABLE)}", param, ctx)
-        return tuple(Status(name) for name in names)
+def _statuses(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[Status, ...]:
+    """Parse `crashed,timed_out`."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in RETRIABLE]
+    if unknown:
+        raise click.BadParameter(f"no status {', '.join(unknown)}; there are {', '.join(RETRIABLE)}")
+    return tuple(Status(name) for name in names)
 
 
 class Terminated(KeyboardInterrupt):
@@ -74,10 +68,16 @@ class Terminated(KeyboardInterrupt):
 )
 @click.option(
     "--retry",
-    type=Statuses(),
-    default=(),
+    callback=_statuses,
+    default="",
     metavar="STATUS,...",
     help=f"Try stored candidates again that ended so: {', '.join(RETRIABLE)}.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Longest that any one step of a candidate may take (build, load, verify, time); generous by default.",
 )
 @click.option("--dry-run", is_flag=True, help="Only tell the problems, and what the store has of them.")
 @json_option
@@ -92,6 +92,7 @@ def sweep(
     builders: int | None,
     limit: int,
     retry: tuple[Status, ...],
+    deadline: float | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -114,7 +115,9 @@ def sweep(
             from tunefarm.store import Store
 
             store = Store.open(store_path, create=True)
-            options = SweepOptions(executor=executor, address=address, builders=builders, retry=retry)
+            options = SweepOptions(
+                executor=executor, address=address, builders=builders, deadline_s=deadline, retry=retry
+            )
             began = time.monotonic()
             with shown_progress() as progress:
                 result = run_sweep(job, store, options, progress)
@@ -152,22 +155,30 @@ def _finish(job: Job, store: Store, store_path: Path, result: SweepResult, took_
     targets = {target.key: target for target in result.targets}
     problems = {task.problem.key for task in job.tasks}
     protocols = {task.protocol.key for task in job.tasks}
-    trials = [t for key in targets for t in store.trials(problems=problems, target=key, protocols=protocols)]
-    summaries = summarize_job(job.tasks, targets, trials)
+    rows = [t for key in targets for t in store.trials(problems=problems, target=key, protocols=protocols)]
+    summaries = summarize_job(job.tasks, targets, rows)
     if as_json:
         print_json(_payload(job, store_path, result, summaries, took_s))
     else:
         print_report(JobReport(summaries, targets))
-    before = f"; {result.already_done} of them were done before" if result.already_done else ""
-    note(f"{result.problems} problems in {span(took_s)}, {result.trials_written} trials written{before}")
+    before = f" ({result.already_done} done before)" if result.already_done else ""
+    problems, trials = plural(result.problems, "problem"), plural(result.trials_written, "trial")
+    note(f"{problems}{before} in {span(took_s)}, {trials} written")
     if all(target.kind == "cpu" for target in result.targets):
         note("no GPU was found: these are torch's times on this machine's CPU")
     where = "" if store_path == Path(DEFAULT_STORE) else f" --store {shlex.quote(str(store_path))}"
     note(f"store: {store_path}")
-    note(f"next:  tunefarm show {shlex.quote(job.tasks[0].name)}{where}")
+    note(f"next:  tunefarm show {shlex.quote(_handle(job))}{where}")
     note(f"       tunefarm query --winners{where}")
     warn_of_damage(store)
     return 3 if any(summary.winner is None for summary in summaries) else 0
+
+
+def _handle(job: Job) -> str:
+    """What `show` knows the first problem by: its name, or its key where others share the name."""
+    first = job.tasks[0]
+    is_unique = len({task.problem.key for task in job.tasks if task.name == first.name}) == 1
+    return first.name if is_unique else first.problem.key
 
 
 def _payload(

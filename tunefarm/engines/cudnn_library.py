@@ -41,8 +41,8 @@ def load_cudnn() -> ModuleType:
     Raises:
         Declined: there is none, or there are two. The text says how to mend it.
     """
-    _preload_nvrtc()
     try:
+        _preload_nvrtc()
         import cudnn
     except (ImportError, OSError, AssertionError) as error:  # AssertionError: two libraries in one wheel's folder
         raise Declined(

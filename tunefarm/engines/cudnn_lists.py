@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from tunefarm.engines.cudnn_refusal import declining
@@ -13,6 +12,8 @@ from tunefarm.model.errors import Declined
 
 MODES = ("A", "B", "FALLBACK")
 """Heuristic modes, in the order in which they are asked."""
+_PYTHON_ENGINES = 20_000
+"""Ids from here on are the frontend's python engines, which share no kernel cache: dynamic shapes mean nothing there."""
 _UNNAMED_KNOB = "NOT_SET"
 """The frontend's name for every knob that it has no name for: they share one key, and all values but one are lost."""
 
@@ -32,7 +33,7 @@ class PlanLists:
     anew each time and kept nowhere: it means nothing outside the graph object that listed it.
     """
 
-    def __init__(self, cudnn: ModuleType, new_graph: Callable[[], Any], *, dynamic: bool) -> None:
+    def __init__(self, cudnn: Any, new_graph: Callable[[], Any], *, dynamic: bool) -> None:
         """Nothing is asked yet.
 
         Args:
@@ -122,7 +123,7 @@ def _plans(graph: Any, *, dynamic: bool, mode: str = "") -> Iterator[tuple[int, 
     """Each plan on a graph with its place. Entries with negative ids are markers, not plans."""
     rank = 0
     for place, entry in enumerate(graph.plans):
-        if entry.engine_id < 0:
+        if entry.engine_id < 0 or (dynamic and entry.engine_id >= _PYTHON_ENGINES):
             continue
         engine_id, choices = graph.get_engine_and_knobs_at_index(place)
         knobs = {knob.name: int(value) for knob, value in choices.items()}

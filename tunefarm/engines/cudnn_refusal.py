@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from typing import Any
 
 from tunefarm.model.errors import Declined
 
@@ -15,7 +15,7 @@ _WARNING = re.compile(r"^Warning: (?P<code>\w+); Reason: (?P<reason>.*?)(?: at: 
 
 
 @contextmanager
-def declining(cudnn: ModuleType) -> Iterator[None]:
+def declining(cudnn: Any) -> Iterator[None]:
     """Turn a refusal of cuDNN or its frontend into `Declined`; let mistakes of ours through.
 
     The backend raises RuntimeError for what it can't finalize, the frontend ValueError for what it can't express, and

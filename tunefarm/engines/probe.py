@@ -1,6 +1,6 @@
-"""What the libraries on this machine are, asked in a process that may crash or hang: `python -m tunefarm.engines.probe`.
+"""What the libraries on this machine are, asked in a process of its own, since asking may crash or hang.
 
-Prints one line of JSON: the facts, or `{"error": ..., "mend": ...}`.
+`python -m tunefarm.engines.probe NAME` prints one line of JSON: the facts, or `{"error": ..., "mend": ...}`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Facts = dict[str, Any]
 
 
 def probe_torch() -> Facts:
-    """torch's version, the CUDA that it was built for (None: a CPU build), and the devices that it sees."""
+    """The version of torch, the CUDA that it was built for (None: a CPU build), and the devices that it sees."""
     import torch
 
     cuda = torch.cuda
@@ -44,11 +44,11 @@ def _device(properties: Any) -> Facts:
 
 
 def probe_driver() -> Facts:
-    """The NVIDIA driver's version, the CUDA version that it offers, and how many devices it lets this process see."""
+    """The NVIDIA driver's version, the CUDA that it offers (None: no driver), how many devices this process may see."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
-        return {"error": str(error), "mend": "install the NVIDIA driver; in a container, start it with --gpus all"}
+        return {"cuda": None, "absent": str(error)}
     offered = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(offered))
     facts: Facts = {
@@ -80,7 +80,7 @@ def _kernel_module_version() -> str | None:
 
 
 def probe_cudnn() -> Facts:
-    """The libcudnn that a worker would run: torch is imported first, as there, since whichever library is first wins."""
+    """The libcudnn that a worker would run. As there, torch is imported first: whichever library is first wins."""
     from tunefarm.engines.cudnn_library import loaded_library
 
     with contextlib.suppress(ImportError, OSError):

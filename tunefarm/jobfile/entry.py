@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tunefarm.jobfile.fields import FieldInfo, as_list
-from tunefarm.jobfile.mistakes import MistakeLog
+from tunefarm.jobfile.mistakes import MAX_MISTAKES, MistakeLog
 from tunefarm.jobfile.schema import Grammar, check, settings
 from tunefarm.jobfile.where import MAX_CHARACTERS, Condition, ConditionError
 from tunefarm.jobfile.wording import closest, did_you_mean, listed, spell
@@ -129,7 +129,7 @@ def _check_fields(
         if len(set(lengths.values())) > 1:
             counts = ", ".join(f"`{name}` has {n}" for name, n in lengths.items())
             log.add(document, place, f"lists of a zip advance together and must be of one length, but {counts}")
-    misspelt = {near for word in strange for near in closest(word, fields)}
+    misspelt = {near for word in strange[:MAX_MISTAKES] for near in closest(word, fields)}
     for name, info in fields.items():
         if info.required and name not in given and name not in misspelt:
             log.add(document, loc, f"`{name}` is missing ({info.doc})")
@@ -139,6 +139,7 @@ def _conditions(
     document: Document, loc: Loc, value: Mapping[str, Any], fields: Mapping[str, FieldInfo], log: MistakeLog
 ) -> Iterable[tuple[Condition, Loc]]:
     texts = [(i, text) for i, text in enumerate(as_list(value.get("where", []))) if isinstance(text, str)]
+    texts = [(i, text) for i, text in texts if document.trim((*loc, "where", i)) not in document.unread]
     total = sum(len(text) for _, text in texts)
     if total > MAX_CHARACTERS:
         log.add(document, (*loc, "where"), f"{total:,} characters of conditions, over the limit of {MAX_CHARACTERS:,}")

@@ -36,7 +36,7 @@ def expand(entry: Entry, search: Mapping[str, Any], measure: Mapping[str, Any], 
         combination = tuple(choice for step in steps for choice in step)
         values = {choice.field: choice.value for choice in combination}
         made = _make(entry, values)
-        known = made.to_dict() if isinstance(made, Problem) and entry.conditions else {**defaults, **values}
+        known = {**defaults, **values} if isinstance(made, InvalidProblem) else _fields_of(made, entry)
         passes = _passes(entry, combination, known, may_fail=isinstance(made, InvalidProblem), log=log)
         if passes is None:
             return []
@@ -57,6 +57,11 @@ def _make(entry: Entry, values: Mapping[str, Any]) -> Problem | InvalidProblem:
         return entry.problem_type(**values)
     except InvalidProblem as error:
         return error
+
+
+def _fields_of(problem: Problem, entry: Entry) -> Mapping[str, Any]:
+    """The fields as the problem has them: one that defaults to another field's value has it by now."""
+    return {name: getattr(problem, name) for name in entry.fields} if entry.conditions else {}
 
 
 def _passes(

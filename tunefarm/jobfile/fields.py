@@ -1,4 +1,4 @@
-"""The fields of a frozen dataclass as pydantic types: what a job file may say for each, and how it is told what is wrong.
+"""The fields of a frozen dataclass as pydantic types: what a job file may say for each.
 
 Everything comes from the dataclass (type, default, documentation, bounds), so that a new operation needs no line here.
 """
@@ -17,6 +17,9 @@ from pydantic_core import PydanticCustomError
 
 from tunefarm.jobfile.scalars import MAX_INT, SIZE_PATTERN, parse_size
 from tunefarm.jobfile.wording import did_you_mean, listed, spell
+
+
+EMPTY_LIST = "an empty list leaves nothing to tune; give at least one value"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,22 +101,24 @@ def _type_of(kind: Any, info: FieldInfo, choices: Sequence[str] | None) -> Any:
             return _type_of(inner[0], info, choices) | None
     if get_origin(kind) is tuple:
         return _tuple_type(_type_of(get_args(kind)[0], info, choices), choices)
+    bounds = Field(ge=info.low, le=info.high)
+    read: Callable[[Any], Any]
+    written: Any
     if choices is not None:
         names = tuple(str(c) for c in choices)
-        schema = Annotated[str, Field(json_schema_extra={"enum": list(names)})]
-        return Annotated[kind, BeforeValidator(_reader_of_choice(names), json_schema_input_type=schema)]
-    if kind is bool:
-        return Annotated[bool, BeforeValidator(_read_flag, json_schema_input_type=bool)]
-    if kind is int:
-        bounds = Field(ge=info.low, le=info.high)
-        written = Annotated[int, bounds] | Annotated[str, Field(pattern=SIZE_PATTERN)]
-        return Annotated[int, bounds, BeforeValidator(_read_whole, json_schema_input_type=written)]
-    if kind is float:
-        bounds = Field(ge=info.low, le=info.high)
-        return Annotated[float, bounds, BeforeValidator(_read_number, json_schema_input_type=float)]
-    if kind is str:
+        read, written = _reader_of_choice(names), Annotated[str, Field(json_schema_extra={"enum": list(names)})]
+    elif kind is bool:
+        read, written = _read_flag, bool
+    elif kind is int:
+        size = Annotated[str, Field(pattern=SIZE_PATTERN)]
+        read, written = _read_whole, Annotated[int, bounds] | size
+    elif kind is float:
+        read, written = _read_number, Annotated[float, bounds]
+    elif kind is str:
         return text_type()
-    raise TypeError(f"{info.name}: a job file has no way to write a {kind}")
+    else:
+        raise TypeError(f"{info.name}: a job file has no way to write a {kind}")
+    return Annotated[kind, bounds, BeforeValidator(read, json_schema_input_type=written)]
 
 
 def is_text(value: str, longest: int = 100) -> bool:
@@ -151,18 +156,15 @@ def expression_type() -> Any:
 def _tuple_type(item: Any, choices: Sequence[str] | None) -> Any:
     """Several words in no order: the same set makes the same key, however it was written."""
 
-    def in_one_order(values: Any) -> Any:
-        if isinstance(values, list) and choices is not None:
-            known = [c for c in choices if c in values]
-            return known if len(known) == len(values) else values
-        return values
-
     def read(value: Any) -> Any:
-        return in_one_order(as_list(value))
+        values = as_list(value)
+        if not values:
+            raise mistake(EMPTY_LIST)
+        if choices is None or not all(value in choices for value in values):
+            return values
+        return [choice for choice in choices if choice in values]
 
-    return Annotated[
-        tuple[item, ...], Field(min_length=1), BeforeValidator(read, json_schema_input_type=item | _some(item))
-    ]
+    return Annotated[tuple[item, ...], BeforeValidator(read, json_schema_input_type=item | _some(item))]
 
 
 def _is_scalar(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tunefarm.jobfile.fields import as_list
-from tunefarm.jobfile.mistakes import MistakeLog
+from tunefarm.jobfile.mistakes import MAX_MISTAKES, MistakeLog
 from tunefarm.jobfile.schema import Grammar, check
 from tunefarm.jobfile.wording import closest
 from tunefarm.jobfile.yaml_source import Document, read_document
@@ -30,23 +30,23 @@ class Source:
 def read_files(path: Path, grammar: Grammar, log: MistakeLog) -> list[Source]:
     """A job's files, each once, those that a file includes before the file itself; the job's own is the last.
 
-    Included files must lie in the folder of the job's file or below it, links followed: so a job from elsewhere can't
-    show, by its error messages, what other files hold.
+    Included files must lie in the folder of the job's file or below it, links followed on both sides: so a job from
+    elsewhere can't show, by its error messages, what other files hold.
     """
-    reading = _Reading(Path(os.path.abspath(path)).parent.resolve(), grammar, log)
+    reading = _Reading(grammar, log)
     reading.read(path, str(path), ())
     return reading.sources
 
 
 @dataclass
 class _Reading:
-    root: Path
     grammar: Grammar
     log: MistakeLog
 
     def __post_init__(self) -> None:
         self.sources: list[Source] = []
         self._seen: set[Path] = set()
+        self._root = Path()
 
     def read(self, path: Path, name: str, above: tuple[Path, ...]) -> None:
         """Read a file and, before it, what it includes.
@@ -60,6 +60,8 @@ class _Reading:
         if document is None:
             return
         here = path.resolve()
+        if not above:
+            self._root = here.parent
         self._seen.add(here)
         source = Source(document, check(self.grammar.document, document, (), document.value, self.log))
         if isinstance(document.value, dict):
@@ -78,7 +80,7 @@ class _Reading:
         except (OSError, RuntimeError):  # a loop of links
             self.log.add(document, loc, "can't be followed: its links lead in a circle")
             return
-        if Path(written).is_absolute() or not target.is_relative_to(self.root):
+        if Path(written).is_absolute() or not target.is_relative_to(self._root):
             self.log.add(
                 document, loc, "leads out of the job's folder; give a path relative to this file, and within it"
             )
@@ -94,4 +96,8 @@ class _Reading:
 
 
 def _misspelt(value: dict[str, Any]) -> bool:
-    return any(closest(key, ["ops", "include"]) for key in value if key not in {"job", "search", "measure"})
+    return any(
+        closest(key, ["ops", "include"])
+        for key in list(value)[:MAX_MISTAKES]
+        if key not in {"job", "search", "measure"}
+    )

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tunefarm.jobfile.yaml_source import Document, Loc
 
 MAX_MISTAKES = 100
-"""More than this help nobody: the rest is counted."""
+"""More than this help nobody."""
 
 
 class MistakeLog:
@@ -18,10 +18,15 @@ class MistakeLog:
 
     def __init__(self) -> None:
         self._mistakes: list[Mistake] = []
-        self._uncounted = 0
+        self._noted = 0
 
     def __len__(self) -> int:
-        return len(self._mistakes) + self._uncounted
+        return self._noted
+
+    @property
+    def full(self) -> bool:
+        """Whether further mistakes are no longer kept, so that none need be looked for."""
+        return len(self._mistakes) >= MAX_MISTAKES
 
     def add(self, document: Document, loc: Loc, message: str, *, at_key: bool = False) -> None:
         """Note a mistake at a place of a document: at the value there, or at the key before it."""
@@ -30,21 +35,20 @@ class MistakeLog:
 
     def add_at(self, path: str, line: int, column: int, message: str, key: str = "") -> None:
         """Note a mistake at a line and column, both from 1."""
-        if len(self._mistakes) < MAX_MISTAKES:
+        self._noted += 1
+        if not self.full:
             self._mistakes.append(Mistake(path, line, column, key, message))
-        else:
-            self._uncounted += 1
 
     def raise_if_any(self) -> None:
         """End here if anything is wrong.
 
         Raises:
-            JobError: with every mistake noted.
+            JobError: with the mistakes noted.
         """
         if not self._mistakes:
             return
-        if self._uncounted:
+        if self.full:
             last = max(self._mistakes)
-            more = f"and {self._uncounted} mistakes more, not shown"
-            self._mistakes.append(Mistake(last.path, last.line, last.column, "", more))
+            message = f"there may be more: only {MAX_MISTAKES} mistakes are told at a time"
+            self._mistakes.append(Mistake(last.path, last.line, last.column + 1, "", message))
         raise JobError(self._mistakes)

@@ -37,7 +37,7 @@ def read_job(path: Path, *, limit: int = DEFAULT_LIMIT, problem_types: ProblemTy
     own = sources[-1] if sources else None
     name = _job_name(path, own, log)
     tasks: list[Task] = []
-    if own is not None and _count_is_within(limit, entries, own, log):
+    if own is not None and not log.full and _count_is_within(limit, entries, own, log):
         search, measure = (settings(_setting(own, name)) for name in ("search", "measure"))
         tasks = [task for entry in entries for task in expand(entry, search, measure, log)]
     log.raise_if_any()
@@ -54,6 +54,8 @@ def _entries(source: Source, grammar: Grammar, log: MistakeLog) -> Iterator[Entr
     content = source.document.value
     ops = content.get("ops") if isinstance(content, dict) else None
     for i, value in enumerate(ops if isinstance(ops, list) else []):
+        if log.full:
+            return
         entry = read_entry(source.document, ("ops", i), value, grammar, log)
         if entry is not None:
             yield entry

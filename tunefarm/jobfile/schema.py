@@ -73,6 +73,7 @@ class Grammar:
         definitions = schema["$defs"]
         root = definitions.pop(refs[self.document, "validation"]["$ref"].rpartition("/")[2])
         root["properties"]["ops"]["items"] = {"oneOf": [refs[m, "validation"] for m in self.entries.values()]}
+        root["anyOf"] = [{"required": ["ops"]}, {"required": ["include"]}]
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **root, **schema}
 
 
@@ -87,10 +88,11 @@ def check(model: type[BaseModel], document: Document, loc: Loc, value: Any, log:
         return model.model_validate(value)
     except ValidationError as error:
         for details in error.errors(include_url=False):
-            unknown = details["type"] == "extra_forbidden"
             place = (*loc, *details["loc"])
-            message = _unknown_key(model, details) if unknown else _message(details)
-            log.add(document, place, message, at_key=unknown)
+            if log.full or document.trim(place) in document.unread:
+                continue
+            unknown = details["type"] == "extra_forbidden"
+            log.add(document, place, _unknown_key(model, details) if unknown else _message(details), at_key=unknown)
         return None
 
 
@@ -134,7 +136,7 @@ def _entry_model(
     lists: dict[str, Any] = {name: (list_type(values[name]), _axis(info)) for name, info in fields.items()}
     zipped: dict[str, Any] = {name: (zipped_type(values[name]), _unset(info.doc)) for name, info in fields.items()}
     zip_model = create_model(
-        f"{op}.zip", __config__=_STRICT, __doc__=f"Fields of {op} that advance together.", **zipped
+        f"{op}_zip", __config__=_STRICT, __doc__=f"Fields of {op} that advance together.", **zipped
     )
     own: dict[str, Any] = {
         "op": (Literal[op], Field(description="the operation")),
@@ -173,32 +175,31 @@ def _axis(info: FieldInfo) -> Any:
 def _message(details: ErrorDetails) -> str:
     value, context = details["input"], details.get("ctx", {})
     match details["type"]:
-        case "mistake":
-            return details["msg"]
         case "too_short":
-            return "an empty list leaves nothing to tune; give at least one value"
+            text = EMPTY_LIST
         case "greater_than_equal":
-            return f"{value} is below {context['ge']}, the least allowed"
+            text = f"{value} is below {context['ge']}, the least allowed"
         case "less_than_equal":
-            return f"{value} is above {context['le']}, the most allowed"
+            text = f"{value} is above {context['le']}, the most allowed"
         case "list_type":
-            return f"expected a list, got {spell(value)}"
-        case "model_type" | "dict_type" | "model_attributes_type":
-            return f"expected a mapping (`key: value`), got {spell(value)}"
+            text = f"expected a list, got {spell(value)}"
+        case "model_type":
+            text = f"expected a mapping (`key: value`), got {spell(value)}"
         case _:
-            return details["msg"]
+            text = details["msg"]
+    return text
 
 
 def _unknown_key(model: type[BaseModel], details: ErrorDetails) -> str:
     *parents, key = details["loc"]
     word = str(key)
     parent = next((str(p) for p in reversed(parents) if isinstance(p, str)), "")
-    known = list(_keys_at(model, parents))
-    if near := closest(word, known):
-        return f"unknown key; did you mean {' or '.join(f'`{n}`' for n in near)}?"
     for home, fields in (("search", SEARCH_FIELDS), ("measure", MEASURE_FIELDS)):
         if word in fields and parent != home:
             return f"unknown key here; it belongs under `{home}:`"
+    known = list(_keys_at(model, parents))
+    if near := closest(word, known):
+        return f"unknown key; did you mean {' or '.join(f'`{n}`' for n in near)}?"
     return f"unknown key; there are {listed(known)}"
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final
 
 from tunefarm.jobfile.fields import FieldInfo
@@ -83,6 +84,7 @@ class Condition:
         import cel  # a third of a second, and most jobs have no condition
 
         tokens = list(_tokens(text))
+        self._variables = {t.text for t in tokens if t.kind == "word" and t.text in fields}
         _check_names(tokens, fields)
         _check_words(tokens, fields)
         try:
@@ -91,13 +93,13 @@ class Condition:
             raise ConditionError(_syntax_message(str(error), tokens)) from None
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it holds for a problem's fields.
+        """Whether it holds, given the value of every field of a problem.
 
         Raises:
             ConditionError: it gives neither true nor false for them.
         """
         try:
-            result = self._program.execute({name: _plain(value) for name, value in values.items()})
+            result = self._program.execute({name: _plain(values[name]) for name in self._variables})
         except ArithmeticError as error:
             reason = str(error).removesuffix(" in CEL expression").rstrip(".")
             raise ConditionError(f"{reason[:1].lower()}{reason[1:]}") from None
@@ -191,7 +193,7 @@ def _compared_with(tokens: list[_Token], i: int) -> Iterator[_Token]:
 
 
 def _syntax_message(problem: str, tokens: list[_Token]) -> str:
-    for first, second in zip(tokens, tokens[1:], strict=False):
+    for first, second in pairwise(tokens):
         if first.text == "in" and second.text == "(":
             return f"`(` at character {second.at}: a list is written in brackets, as in `m in [1, 8]`"
     match = re.search(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)", problem)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 SYNONYMS = {
     "attention": "sdpa",
@@ -23,8 +23,14 @@ SYNONYMS = {
 """Other names that engineers have for a value or an operation, where no spelling distance would find it."""
 
 
+_LONGEST_MISSPELLING = 60
+"""Comparing takes time by the square of the length."""
+
+
 def closest(word: str, known: Iterable[str]) -> list[str]:
     """The known words that may have been meant, best first, at most two. Case and punctuation don't count."""
+    if len(word) > _LONGEST_MISSPELLING:
+        return []
     words = list(known)
     folded = {_fold(k): k for k in words}
     wanted = _fold(word.removeprefix("torch."))
@@ -33,7 +39,10 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
             return [meaning]
     if wanted in folded:
         return [folded[wanted]]
-    return [folded[match] for match in get_close_matches(wanted, folded, n=2, cutoff=0.6)]
+    likeness = {known: SequenceMatcher(None, wanted, known).ratio() for known in folded}
+    best = max(likeness.values(), default=0.0)
+    near = sorted((k for k, ratio in likeness.items() if ratio >= max(0.6, best - 0.1)), key=lambda k: -likeness[k])
+    return [folded[k] for k in near[:2]]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -61,6 +70,8 @@ def spell(value: object) -> str:
     """A value as a job file would have it, for messages."""
     if value is None:
         return "nothing"
+    if value == "":
+        return "empty text"
     if isinstance(value, list):
         return "a list"
     if isinstance(value, dict):

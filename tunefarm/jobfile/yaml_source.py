@@ -6,19 +6,17 @@ bounded before anything is built, and scalars are YAML 1.2's.
 
 from __future__ import annotations
 
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from yaml.reader import Reader
 
 from tunefarm.jobfile.mistakes import MistakeLog
 from tunefarm.jobfile.scalars import resolve_plain
-from tunefarm.jobfile.wording import clip, did_you_mean
+from tunefarm.jobfile.text import TextError, read_text
+from tunefarm.jobfile.wording import clip
 
-MAX_BYTES: Final = 2**20
 MAX_NODES: Final = 100_000
 MAX_DEPTH: Final = 24
 
@@ -45,6 +43,8 @@ class Document:
     value: Any = None
     values: dict[Loc, Mark] = field(default_factory=dict)
     keys: dict[Loc, Mark] = field(default_factory=dict)
+    unread: set[Loc] = field(default_factory=set)
+    """Where the text itself has a mistake: the value there means nothing, and needs no second message."""
 
     def trim(self, loc: Loc) -> Loc:
         """The part of a path that the document has.
@@ -82,8 +82,10 @@ def read_document(path: Path, name: str, log: MistakeLog) -> Document | None:
         name: what messages call it.
         log: gets the mistakes.
     """
-    text = _read_text(path, name, log)
-    if text is None:
+    try:
+        text = read_text(path)
+    except TextError as error:
+        log.add_at(name, error.line, error.column, str(error))
         return None
     builder = _Builder(Document(name), log)
     before = len(log)
@@ -101,50 +103,6 @@ def read_document(path: Path, name: str, log: MistakeLog) -> Document | None:
         log.add_at(name, 1, 1, "the file is empty: a job needs at least `ops:`, a list of operations to tune")
         return None
     return builder.document
-
-
-def _read_text(path: Path, name: str, log: MistakeLog) -> str | None:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block, a device never end
-            what = "a folder" if path.is_dir() else "no regular file"
-            log.add_at(name, 1, 1, f"this is {what}; give the path of a YAML file")
-            return None
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        log.add_at(name, 1, 1, f"no such file{_similar_file(path)}")
-        return None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        log.add_at(name, 1, 1, f"can't be read: {reason}")
-        return None
-    if len(raw) > MAX_BYTES:
-        log.add_at(name, 1, 1, f"over {MAX_BYTES:,} bytes, the most that a job file may have; split the job")
-        return None
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line, column = _place(raw[: error.start].decode("utf-8-sig"))
-        log.add_at(name, line, column, f"not UTF-8 (byte 0x{raw[error.start]:02x}); save the file as UTF-8")
-        return None
-    if odd := Reader.NON_PRINTABLE.search(text):
-        line, column = _place(text[: odd.start()])
-        log.add_at(name, line, column, f"the character U+{ord(odd.group()):04X} is not allowed in YAML; remove it")
-        return None
-    return text
-
-
-def _place(before: str) -> tuple[int, int]:
-    """Line and column of what follows a text."""
-    return before.count("\n") + 1, len(before) - before.rfind("\n")
-
-
-def _similar_file(path: Path) -> str:
-    try:
-        names = [entry.name for entry in path.parent.iterdir() if entry.suffix in {".yaml", ".yml"}]
-    except OSError:
-        return ""
-    return did_you_mean(path.name, names)
 
 
 def _syntax_message(error: yaml.MarkedYAMLError, text: str, line: int, column: int) -> str:
@@ -177,6 +135,11 @@ class _Open:
     repeated: bool = False
     """The key was there before: its value is read for its mistakes, and dropped."""
 
+    @property
+    def awaits_key(self) -> bool:
+        """Whether what comes next is a key."""
+        return isinstance(self.content, dict) and self.key is None
+
 
 class _Builder:
     """Takes events one by one and builds values. Keeps its own stack: no depth of nesting can exhaust Python's."""
@@ -207,14 +170,11 @@ class _Builder:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             self._stop(event, f"over {MAX_NODES:,} values and keys, the most that a job file may have; split the job")
-        if isinstance(event, yaml.AliasEvent):
-            self._note(event, "aliases (`*name`) are not allowed; write the value out, or share ops by `include:`")
-        elif event.anchor is not None:
-            self._note(event, "anchors (`&name`) are not allowed; write values out, or share ops by `include:`")
-        elif event.tag is not None:
-            self._note(event, f"tags (`{clip(event.tag)}`) are not allowed; text that begins with `!` needs quotes")
         top = self._open[-1] if self._open else None
-        if top is not None and isinstance(top.content, dict) and top.key is None:
+        is_key = top is not None and top.awaits_key
+        if (forbidden := _forbidden(event)) is not None:
+            self._note(event, forbidden, spoils_value=not is_key)
+        if top is not None and is_key:
             self._take_key(top, event)
             return
         content = self._content(event)
@@ -248,7 +208,9 @@ class _Builder:
         mapping.repeated = key in mapping.content
         if mapping.repeated:
             first = self.document.keys[loc].line
-            self._note(event, f"the key `{clip(key)}` is there twice, first on line {first}; remove one")
+            self._note(
+                event, f"the key `{clip(key)}` is there twice, first on line {first}; remove one", spoils_value=False
+            )
         else:
             self.document.keys.setdefault(loc, _mark(event))
 
@@ -269,13 +231,15 @@ class _Builder:
         self.document.values.setdefault(loc, mark)
         return loc
 
-    def _note(self, event: yaml.NodeEvent, message: str) -> None:
+    def _note(self, event: yaml.NodeEvent, message: str, *, spoils_value: bool = True) -> None:
         place: Loc = ()
+        mark = _mark(event)
         if self._open:
             top = self._open[-1]
             step = len(top.content) if isinstance(top.content, list) else top.key
             place = top.loc if step is None else (*top.loc, step)
-        mark = _mark(event)
+        if spoils_value:
+            self.document.unread.add(place)
         self._log.add_at(self.document.path, mark.line, mark.column, message, dotted(place))
 
     def _stop(self, event: yaml.Event, message: str) -> None:
@@ -284,5 +248,17 @@ class _Builder:
         raise _Unreadable
 
 
+def _forbidden(event: yaml.NodeEvent) -> str | None:
+    """What YAML has and job files don't, if the event is one."""
+    if isinstance(event, yaml.AliasEvent):
+        return "aliases (`*name`) are not allowed; write the value out, or share ops by `include:`"
+    if event.anchor is not None:
+        return "anchors (`&name`) are not allowed; write values out, or share ops by `include:`"
+    if (tag := getattr(event, "tag", None)) is not None:
+        return f"tags (`{clip(tag)}`) are not allowed; text that begins with `!` needs quotes"
+    return None
+
+
 def _mark(event: yaml.Event) -> Mark:
+    assert event.start_mark is not None  # parsers always say; only hand-made events have none
     return Mark(event.start_mark.line + 1, event.start_mark.column + 1)

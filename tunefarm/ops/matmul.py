@@ -139,7 +139,7 @@ class Matmul(Operation[MatmulProblem]):
         return inputs
 
     def reference(self, problem: MatmulProblem, inputs: Tensors) -> dict[str, torch.Tensor]:
-        """In float64 throughout, whatever the size: 1e12 operations take about 0.02 s on an H200, 2 s on an L4."""
+        """In float64 throughout, whatever the size: by data sheet, 1e12 operations take 0.02 s on an H200."""
         import torch
 
         c = torch.bmm(inputs["a"].double(), inputs["b"].double())

@@ -42,6 +42,8 @@ class Operation(ABC, Generic[P]):
     def build_graph(self, problem: P, graph: cudnn.pygraph) -> None:
         """Add the operation's nodes to an empty graph, tensors carrying the uids of `problem.tensors`.
 
+        The graph's intermediate and compute types are float32; every input and output brings its own type.
+
         Raises whatever cuDNN raises for a node that it refuses.
         """
 

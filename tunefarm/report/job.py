@@ -15,7 +15,7 @@ from rich.text import Text
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Status, Trial
 from tunefarm.report.figures import ABSENT, duration, microseconds, plural, printable, ratio, relative_error, size
-from tunefarm.report.summary import ProblemSummary, error_of
+from tunefarm.report.summary import ProblemSummary, error_of, titles
 from tunefarm.report.totals import Gain, KernelCacheUse, Totals, add_up, kernel_cache_uses
 
 Figure = tuple[str, Callable[[ProblemSummary], str]]
@@ -44,8 +44,8 @@ class JobReport:
                     yield table
                     yield ""
             else:
-                for summary in summaries:
-                    yield from _lines(summary)
+                for summary, title in zip(summaries, titles(summaries), strict=True):
+                    yield from _lines(summary, title)
                 yield ""
         yield from _kernel_cache(kernel_cache_uses(self.summaries))
         yield from _refusals(self.summaries)
@@ -135,7 +135,7 @@ def _table(figures: Sequence[Figure], summaries: Sequence[ProblemSummary]) -> Ta
     """One row a problem. A figure that none of them has gets no column."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("problem", no_wrap=True)
-    rows = [[printable(summary.name)] for summary in summaries]
+    rows = [[printable(title)] for title in titles(summaries)]
     for heading, text in figures:
         cells = [printable(text(summary)) for summary in summaries]
         if all(cell == ABSENT for cell in cells):
@@ -148,8 +148,8 @@ def _table(figures: Sequence[Figure], summaries: Sequence[ProblemSummary]) -> Ta
     return table
 
 
-def _lines(summary: ProblemSummary) -> Iterator[RenderableType]:
-    yield Text(printable(summary.name), style="bold")
+def _lines(summary: ProblemSummary, title: str) -> Iterator[RenderableType]:
+    yield Text(printable(title), style="bold")
     yield _indented(f"{_winner(summary)}  {_measured('time_us', microseconds)(summary)} us".removesuffix("  - us"))
     for figures in (_TIMES[2:], _PLANS):
         parts = [f"{heading} {' '.join(text(summary).split())}" for heading, text in figures if text(summary) != ABSENT]
@@ -179,9 +179,9 @@ def _kernel_cache(uses: Sequence[KernelCacheUse]) -> Iterator[RenderableType]:
 
 def _refusals(summaries: Sequence[ProblemSummary]) -> Iterator[RenderableType]:
     names: dict[tuple[str, str], list[str]] = {}
-    for summary in summaries:
+    for summary, title in zip(summaries, titles(summaries), strict=True):
         for trial in summary.refusals:
-            names.setdefault((trial.outcome.candidate.engine, trial.outcome.reason), []).append(summary.name)
+            names.setdefault((trial.outcome.candidate.engine, trial.outcome.reason), []).append(title)
     for (engine, reason), refused in names.items():
         which = ", ".join(refused[:3]) + (f" and {len(refused) - 3} more" if len(refused) > 3 else "")
         yield Text(printable(f"{engine} has no candidate for {which}: {reason}"))

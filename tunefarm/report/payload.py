@@ -72,7 +72,7 @@ def trial_payload(trial: Trial) -> dict[str, Any]:
         "replay_us": _number(measured.replay_us) if measured else None,
         "method": measured.method if measured else None,
         "load_ms": _number(measured.load_ms) if measured else None,
-        "build_ms": trial.build_ms,
+        "build_ms": _number(trial.build_ms),
         "error_l2": _number(error_of(trial)),
         "workspace_bytes": trial.workspace_bytes,
         "plan_bytes": trial.plan_bytes,

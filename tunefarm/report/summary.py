@@ -55,7 +55,7 @@ class ProblemSummary:
             if trial.outcome.measurement and trial.outcome.candidate.engine == "cudnn":
                 by_worker.setdefault(trial.worker, []).append(trial.outcome.measurement.time_us)
         times = max(by_worker.values(), key=len, default=[])
-        return max(times) / min(times) if len(times) > 1 else None
+        return max(times) / min(times) if len(times) > 1 and min(times) > 0 else None
 
 
 def summarize(trials: Iterable[Trial]) -> tuple[ProblemSummary, ...]:
@@ -110,12 +110,20 @@ def _summarize_one(trials: Sequence[Trial]) -> ProblemSummary:
     )
 
 
+def titles(summaries: Sequence[ProblemSummary]) -> list[str]:
+    """A name for each summary: the job's, with the problem's label behind it where several share the job's."""
+    problems: dict[str, set[str]] = {}
+    for summary in summaries:
+        problems.setdefault(summary.name, set()).add(summary.problem.key)
+    return [s.name if len(problems[s.name]) == 1 else f"{s.name}: {s.problem.label}" for s in summaries]
+
+
 def time_ratio(numerator: Trial, denominator: Trial) -> float | None:
-    """One trial's time over another's; None where one has no time, or two devices measured them."""
+    """One trial's time over another's; None where one has no time above 0, or two devices measured them."""
     over, under = numerator.outcome.measurement, denominator.outcome.measurement
     if over is None or under is None or numerator.worker != denominator.worker:
         return None
-    return over.time_us / under.time_us
+    return over.time_us / under.time_us if over.time_us > 0 and under.time_us > 0 else None
 
 
 def error_of(trial: Trial) -> float | None:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC
+from functools import lru_cache
 from typing import Any
 
 from tunefarm.model.candidate import Candidate, Knobs
@@ -85,14 +86,13 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
         standing=Standing(row["standing"]) if row["standing"] is not None else None,
         why=row["why"],
     )
-    protocol = json.loads(row["protocol_json"])
     return Trial(
         sweep=row["sweep"],
         job=row["job"],
         name=row["name"],
         problem=problem,
         target=row["target"],
-        protocol=Protocol(**{**protocol, "cache": Cache(protocol["cache"])}),
+        protocol=_protocol(row["protocol_json"]),
         outcome=outcome,
         finished_at=row["finished_at"].astimezone(UTC),
         worker=row["worker"],
@@ -102,6 +102,13 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
         build_ms=row["build_ms"],
         resolved_knobs=_knobs(row["resolved_knobs"]),
     )
+
+
+@lru_cache(maxsize=256)
+def _protocol(text: str) -> Protocol:
+    """Shared among the rows that have it: its key is then made once."""
+    fields = json.loads(text)
+    return Protocol(**{**fields, "cache": Cache(fields["cache"])})
 
 
 def knobs_json(knobs: Knobs) -> str:
@@ -116,7 +123,7 @@ def _knobs(text: str) -> Knobs:
 def _verdict_columns(verdict: Verdict | None) -> Row:
     outputs = verdict.outputs if verdict else ()
     return {
-        "right": verdict and verdict.right,
+        "is_right": verdict and verdict.right,
         "verdict_reason": verdict and verdict.reason,
         "worst_l2": _worst(o.l2 for o in outputs),
         "worst_block": _worst(o.block for o in outputs),
@@ -137,13 +144,13 @@ def _verdict_columns(verdict: Verdict | None) -> Row:
 
 
 def _verdict(row: Mapping[str, Any]) -> Verdict | None:
-    if row["right"] is None:
+    if row["is_right"] is None:
         return None
     outputs = tuple(
         OutputError(e["name"], _float(e["l2"]), _float(e["block"]), _float(e["element"]), _float(e["gain"]))
         for e in row["errors"]
     )
-    return Verdict(row["right"], row["verdict_reason"], outputs)
+    return Verdict(row["is_right"], row["verdict_reason"], outputs)
 
 
 def _measurement_columns(measurement: Measurement | None, problem: Problem) -> Row:

@@ -51,7 +51,7 @@ TRIALS = _schema(
     ("signal", _TEXT, "signal that ended its process"),
     ("standing", _TEXT, "won, tied, slower or screened; null if not measured"),
     ("why", _TEXT, "why it stands there"),
-    ("right", _BOOL, "whether its results are right; null if it never ran"),
+    ("is_right", _BOOL, "whether its results are right; null if it never ran"),
     ("verdict_reason", _TEXT, "the gate of verification that it failed"),
     ("worst_l2", _FLOAT, "largest relative l2 error of its outputs"),
     ("worst_block", _FLOAT, "largest relative error of a 32 x 32 block"),

@@ -1,15 +1,15 @@
 """The store: every trial, plan and proposal of a farm, as Parquet files in one folder."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
 
 from tunefarm.model.candidate import Proposal
-from tunefarm.model.problem import Problem
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Trial
+from tunefarm.ops import problem_from_dict
 from tunefarm.store.layout import open_folder
 from tunefarm.store.naming import find_problem
 from tunefarm.store.parts import Damage, Folder
@@ -20,12 +20,6 @@ from tunefarm.store.schema import VIEWS
 from tunefarm.store.sql import FailedRunning, Filter, run_query, select_query, tables_of
 from tunefarm.store.targets import Targets
 from tunefarm.store.trials import Trials
-
-
-def _problem_from_dict(op: str, payload: Mapping[str, Any]) -> Problem:
-    from tunefarm.ops import problem_from_dict
-
-    return problem_from_dict(op, payload)
 
 
 class Store:
@@ -47,7 +41,7 @@ class Store:
         }
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = False, problem_from_dict: ProblemFromDict = _problem_from_dict) -> Self:
+    def open(cls, path: Path, *, create: bool = False, problem_from_dict: ProblemFromDict = problem_from_dict) -> Self:
         """Open the store in a folder.
 
         Args:

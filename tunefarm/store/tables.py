@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from tunefarm.model.errors import StoreError
@@ -13,9 +14,10 @@ from tunefarm.store.parts import Damage, Folder, Parts, new_part_name
 
 T = TypeVar("T")
 
-UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
+UNREADABLE = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
 """What pyarrow raises for a damaged file (UnicodeDecodeError where a footer's text is)."""
 
+_DISK = pa_fs.LocalFileSystem()
 _CHECKED = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
@@ -102,7 +104,7 @@ class Table:
 
     def _objection(self, part: Path) -> str | None:
         try:
-            found = pq.read_schema(part)
+            found = _CHECKED.inspect(str(part), _DISK)
         except UNREADABLE as error:
             return f"it is no Parquet file ({error})"
         return None if found.equals(self._schema) else "its columns are not those of this version's table"

@@ -78,11 +78,11 @@ def _where(
     problems: Collection[str] | None, target: str | None, protocols: Collection[str] | None
 ) -> ds.Expression | None:
     conditions = [
-        pc.field(column).isin(list(wanted))
+        pc.field(column).isin(pa.array(wanted, pa.string()))
         for column, wanted in (
-            ("problem", problems),
+            ("problem", None if problems is None else list(problems)),
             ("target", None if target is None else [target]),
-            ("protocol", protocols),
+            ("protocol", None if protocols is None else list(protocols)),
         )
         if wanted is not None
     ]
@@ -92,4 +92,4 @@ def _where(
 def _latest(rows: pa.Table) -> pa.Table:
     rows = rows.sort_by([("finished_at", "ascending"), *PLACE_ORDER])
     last = {key: number for number, key in enumerate(rows.column("trial_key").to_pylist())}
-    return rows.take(sorted(last.values()))
+    return rows.take(pa.array(sorted(last.values()), pa.int64()))

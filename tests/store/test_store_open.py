@@ -1,0 +1,119 @@
+"""What is a store, and what is told to whoever names something else."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.store.make import TARGET, open_store, trial
+from tunefarm.model.errors import StoreError
+from tunefarm.store import Store
+
+
+def test_a_store_names_its_format(store: Store, tmp_path: Path) -> None:
+    assert json.loads((tmp_path / "store" / "meta" / "format.json").read_text()) == {"format": 1}
+
+
+def test_opening_a_store_again_keeps_what_it_holds(store: Store, tmp_path: Path) -> None:
+    store.append_trials([trial()])
+    again = open_store(tmp_path / "store", create=True)
+    assert again.trials() == [trial()]
+
+
+def test_a_store_can_be_made_where_its_maker_died(tmp_path: Path) -> None:
+    (tmp_path / "store" / "meta").mkdir(parents=True)
+    (tmp_path / "store" / "tmp").mkdir()
+    open_store(tmp_path / "store", create=True).append_trials([trial()])
+    assert open_store(tmp_path / "store").trials() == [trial()]
+
+
+def nothing(path: Path) -> None:
+    """Leave the path as it is: absent."""
+
+
+def empty(path: Path) -> None:
+    path.mkdir()
+
+
+def file(path: Path) -> None:
+    path.write_text("hello")
+
+
+def filled(path: Path) -> None:
+    path.mkdir()
+    (path / "thesis.tex").write_text("hello")
+
+
+def newer(path: Path) -> None:
+    (path / "meta").mkdir(parents=True)
+    (path / "meta" / "format.json").write_text('{"format": 2}')
+
+
+def garbled(path: Path) -> None:
+    (path / "meta").mkdir(parents=True)
+    (path / "meta" / "format.json").write_bytes(b"\xff{")
+
+
+def formless(path: Path) -> None:
+    (path / "meta").mkdir(parents=True)
+    (path / "meta" / "format.json").write_text('{"format": "one"}')
+
+
+def without_meta(path: Path) -> None:
+    (path / "trials" / "v1").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "create", "message"),
+    [
+        (nothing, False, "is no tunefarm store.*run a sweep"),
+        (empty, False, "is no tunefarm store.*run a sweep"),
+        (filled, False, "is no tunefarm store"),
+        (file, False, "is no folder"),
+        (file, True, "is no folder"),
+        (filled, True, r"holds 'thesis.tex'; name an empty or new folder"),
+        (without_meta, True, "restore the store's meta folder"),
+        (newer, False, "format 2.*upgrade tunefarm"),
+        (newer, True, "format 2.*upgrade tunefarm"),
+        (garbled, False, "damaged.*restore it"),
+        (formless, True, "never was; restore it"),
+    ],
+)
+def test_what_is_no_store_is_refused_with_a_mend(
+    tmp_path: Path, prepare: Callable[[Path], None], create: bool, message: str
+) -> None:
+    path = tmp_path / "place"
+    prepare(path)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError, match=message) as raised:
+        open_store(path, create=create)
+    assert str(path) in str(raised.value)
+    assert raised.value.exit_code == 4
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_store_that_can_not_be_written_is_refused_before_a_sweep_begins(store: Store, tmp_path: Path) -> None:
+    probe = tmp_path / "store" / "tmp"
+    for left in probe.iterdir():
+        left.unlink()
+    probe.rmdir()
+    probe.write_text("in the way")
+    with pytest.raises(StoreError, match="can't write"):
+        open_store(tmp_path / "store", create=True)
+    assert open_store(tmp_path / "store").trials() == []  # reading needs no such thing
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_write_permission_is_refused_with_a_mend(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "store" / "tmp").chmod(0o500)
+    with pytest.raises(StoreError, match="make the folder writable"):
+        open_store(tmp_path / "store", create=True)
+
+
+def test_a_table_that_can_not_be_listed_is_a_store_error(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "store" / "trials").mkdir()
+    (tmp_path / "store" / "trials" / "v1").write_text("in the way")
+    with pytest.raises(StoreError, match="can't list"):
+        store.finished(TARGET.key)

@@ -1,0 +1,105 @@
+"""Which of the entrants of a race is the winner, and why each of them stands where it stands. Pure.
+
+Ties are settled by a fixed order, so that two boards with noise of their own choose alike:
+
+1. the stored winner stays, unless the leader is surely faster, and by 1 % or more;
+2. cuDNN's default stays, unless what would replace it is surely faster, and by more than the indifference margin: a
+   gain that can't be told from noise is no reason to depart from what everybody runs;
+3. the smaller workspace; 4. the smaller error, to two digits; 5. the name.
+
+3 to 5 choose among entrants whose mean is within the margin of the leader's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tunefarm.measure.racing import INDIFFERENCE, Gap, Kind, Race
+from tunefarm.model.trial import Standing
+
+INCUMBENT_SLACK = math.log1p(0.01)
+"""The stored winner is replaced only by what is 1 % faster: what is in use should not change with the day's noise."""
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What the choice knows of an entrant beside its times."""
+
+    label: str
+    kind: Kind
+    workspace_bytes: int
+    error: float
+    """Relative error (L2) of its worst output."""
+    incumbent: bool = False
+
+    @property
+    def slack(self) -> float:
+        """How far behind the leader it may surely be and stay in the race."""
+        return INCUMBENT_SLACK if self.incumbent else INDIFFERENCE
+
+    @property
+    def preference(self) -> tuple[bool, int, float, str]:
+        """Sorts ties, the preferred one first; the stored winner aside, which has a rule of its own."""
+        return self.kind is not Kind.DEFAULT, self.workspace_bytes, float(f"{self.error:.1e}"), self.label
+
+
+def choose(race: Race, traits: Mapping[str, Traits]) -> str:
+    """The winner among the entrants that are still running; there must be one.
+
+    Without a finished round (one entrant, or no time) it is the only one, or the first by the order of ties.
+    """
+    for key in race.running:
+        if traits[key].incumbent:
+            return key
+    ties = race.running
+    if race.rounds:
+        leader = race.leader
+        ties = [key for key in race.running if race.gap(key, leader).mean <= INDIFFERENCE]
+    choice = min(ties, key=lambda key: traits[key].preference)
+    for key in race.running:
+        if traits[key].kind is Kind.DEFAULT and key != choice and not is_gain(race.gap(key, choice)):
+            return key
+    return choice
+
+
+def is_gain(default_behind: Gap) -> bool:
+    """Whether replacing the default is worth it, by the gap of the default behind what would replace it."""
+    return default_behind.is_slower and default_behind.mean > INDIFFERENCE
+
+
+def stand(key: str, winner: str, found: Gap, traits: Mapping[str, Traits], *, running: bool) -> tuple[Standing, str]:
+    """Standing of an entrant that did not win, with its reason in words.
+
+    Args:
+        key: the entrant.
+        winner: who won.
+        found: its gap behind the winner.
+        traits: of all entrants.
+        running: whether it was still in the race at its end.
+    """
+    loser, won = traits[key], traits[winner]
+    if not running:
+        return Standing.SLOWER, f"{found.percent:.1f} % slower than {won.label}"
+    if won.incumbent:
+        return Standing.TIED, f"tied; the stored winner {won.label} stays until something is 1 % faster"
+    if won.kind is Kind.DEFAULT:
+        return Standing.TIED, f"no significant gain over {won.label}, cuDNN's default"
+    if found.mean > INDIFFERENCE:
+        width = 100 * math.expm1(found.half_width)
+        return Standing.TIED, f"{found.percent:.1f} % slower than {won.label}, but uncertain by {width:.1f} %"
+    if loser.workspace_bytes != won.workspace_bytes:
+        needs, against = byte_count(loser.workspace_bytes), byte_count(won.workspace_bytes)
+        return Standing.TIED, f"tied; needs more workspace ({needs} against {against})"
+    if loser.preference[2] != won.preference[2]:
+        return Standing.TIED, f"tied; larger error ({loser.error:.1e} against {won.error:.1e})"
+    return Standing.TIED, f"tied; {won.label} comes first by name"
+
+
+def byte_count(count: int) -> str:
+    """A number of bytes for people."""
+    if count < 1024:
+        return f"{count} B" if count else "0"
+    power = min(int(math.log2(count)) // 10, 3)
+    return f"{count / 1024**power:.1f} {'KMG'[power - 1]}iB"
