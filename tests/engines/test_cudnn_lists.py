@@ -72,10 +72,9 @@ class Graph:
         return entry.engine_id, entry.knobs
 
 
-def lists(**by_mode: list[Entry]) -> PlanLists:
-    return PlanLists(
-        CUDNN, lambda: Graph({HeurMode[mode]: entries for mode, entries in by_mode.items()}), dynamic=False
-    )
+def lists(*, dynamic: bool = False, **by_mode: list[Entry]) -> PlanLists:
+    held = {HeurMode[mode]: entries for mode, entries in by_mode.items()}
+    return PlanLists(CUDNN, lambda: Graph(held), dynamic=dynamic)
 
 
 PYTHON = Entry(20517, "sdpa_fwd_prefill_sm90[TILE_M=128]", {Knob.TILE_M: 128})

@@ -73,7 +73,9 @@ def test_settings_of_the_job_reach_every_task_and_an_entrys_own_go_over_them():
 
 
 def test_engines_are_a_set_so_their_order_changes_no_key():
-    a, b = (read(f"search: {{engines: {e}}}\nops: [{{op: line, length: 1}}]") for e in ("[torch, cudnn]", "[cudnn, torch]"))
+    a, b = (
+        read(f"search: {{engines: {e}}}\nops: [{{op: line, length: 1}}]") for e in ("[torch, cudnn]", "[cudnn, torch]")
+    )
     assert a.tasks[0].search.key == b.tasks[0].search.key == Search().key
 
 

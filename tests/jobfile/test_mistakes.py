@@ -144,7 +144,9 @@ def test_a_contradiction_is_told_at_the_value_that_makes_it_with_the_whole_combi
 
 def test_many_contradictions_of_an_entry_are_one_mistake_with_their_number():
     found = mistake(f"ops: [{{op: grid, rows: 7, tile: {list(range(1, 1001))}}}]")
-    assert found.message.startswith("2 does not divide rows, which is 7 (with tile=2), and 997 combinations more can't be")
+    assert found.message.startswith(
+        "2 does not divide rows, which is 7 (with tile=2), and 997 combinations more can't be"
+    )
 
 
 def test_a_contradiction_without_a_field_of_the_entry_is_told_at_the_entry():

@@ -5,14 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import strategies
 from tests.store.make import NOON, TARGET, open_store, stored_plan, trial
 from tunefarm.model.candidate import Plan, Proposal
+from tunefarm.model.problem import Problem
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Outcome, OutputError, Stage, Status, Trial, Verdict
+from tunefarm.ops.conv import ConvProblem
+from tunefarm.ops.matmul import MatmulProblem
+from tunefarm.ops.sdpa import SdpaProblem
 from tunefarm.store import Store, StoredPlan, StoredProposal
 from tunefarm.store.rows import trial_of, trial_row
 from tunefarm.store.schema import TRIALS
@@ -110,3 +115,18 @@ def test_a_plan_stored_twice_is_one_plan(store: Store) -> None:
     store.append_plans([stored_plan(b"plan"), stored_plan(b"plan", "eng1")])
     store.append_plans([stored_plan(b"plan")])
     assert store.plan(stored_plan(b"plan").plan.digest) == b"plan"
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        MatmulProblem(m=16, n=32, k=64, alpha=0.5, bias=True),
+        SdpaProblem(batch=2, heads_q=4, heads_kv=2, seq_q=128, seq_kv=256, head_dim=64),
+        ConvProblem(batch=2, in_channels=8, height=16, out_channels=8, kernel=3),
+    ],
+    ids=lambda problem: problem.op,
+)
+def test_real_problems_are_rebuilt_by_their_operation(tmp_path: Path, problem: Problem) -> None:
+    of_it = replace(trial(), problem=problem, name=problem.label)
+    Store.open(tmp_path / "s", create=True).append_trials([of_it])
+    assert Store.open(tmp_path / "s").trials() == [of_it]

@@ -165,6 +165,12 @@ def test_readers_see_what_others_append_while_they_are_open(tmp_path: Path, stor
     assert reader.sql("SELECT count(*) AS n FROM trials").to_pylist() == [{"n": 1}]
 
 
+def test_an_interrupt_ends_a_long_query(store: Store, tmp_path: Path, start: Start) -> None:
+    process = start(writers.query_until_interrupted, tmp_path / "store")
+    process.join(60)
+    assert process.exitcode == 130
+
+
 def test_nothing_is_published_for_no_rows(store: Store, tmp_path: Path) -> None:
     store.append_trials([])
     store.append_plans([])

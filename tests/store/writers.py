@@ -1,9 +1,10 @@
-"""Jobs for processes that write into a store, some of which die of it."""
+"""Jobs for processes that use a store, some of which die of it."""
 
 import os
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -64,6 +65,15 @@ def append_and_die_writing(path: Path, limit: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     store.append_trials([trial(name=f"late{row}", minutes=1) for row in range(3)])
+
+
+def query_until_interrupted(path: Path) -> None:
+    """Run a query of hours and interrupt it, as Ctrl-C does; exits with 130 when that ends it."""
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        open_store(path).sql("SELECT sum(hash(a.range * b.range)) FROM range(10000000) a, range(10000000) b")
+    except KeyboardInterrupt:
+        sys.exit(130)
 
 
 def append_on_a_full_disk(path: Path, limit: int) -> None:

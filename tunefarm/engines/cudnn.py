@@ -107,8 +107,7 @@ class CudnnEngine(Engine):
         else:
             where = {
                 "device_property": self._properties,
-                "sm_version": self._profile["deviceVer"]
-                // 10,  # attention asks for it, and looks for a device if unset
+                "sm_version": self._profile["deviceVer"] // 10,  # unset, attention looks for a device
                 "sm_count": self._profile["multiProcessorCount"],
             }
         if dynamic:
@@ -171,13 +170,10 @@ class CudnnExecutable(Executable):
         # takes by value are read from CPU tensors.
         operands = tuple(given[spec.name] for spec in specs)
         uids = tuple(spec.uid for spec in specs)
-        zeroed = tuple(given[spec.name] for spec in specs if spec.zeroed)
         execute, handle, set_stream = self._graph.execute, self._handle, self._cudnn.set_stream
         current_stream = torch.cuda.current_stream
 
         def launch() -> None:
-            for tensor in zeroed:
-                tensor.zero_()
             set_stream(handle, current_stream(device).cuda_stream)
             execute(operands, workspace, handle, tensor_uids=uids)
 

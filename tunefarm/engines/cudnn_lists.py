@@ -13,7 +13,7 @@ from tunefarm.model.errors import Declined
 MODES = ("A", "B", "FALLBACK")
 """Heuristic modes, in the order in which they are asked."""
 _PYTHON_ENGINES = 20_000
-"""Ids from here on are the frontend's python engines, which share no kernel cache: dynamic shapes mean nothing there."""
+"""Ids from here on are the frontend's python engines. They use no kernel cache: a dynamic one would be a static one."""
 _UNNAMED_KNOB = "NOT_SET"
 """The frontend's name for every knob that it has no name for: they share one key, and all values but one are lost."""
 

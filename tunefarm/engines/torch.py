@@ -30,6 +30,13 @@ _ASIDE = re.compile(r" \(Triggered internally at .*|.*not used because:|.*has be
 """What torch's warnings about a refused attention hold beside the reason: places in its source, backends not asked."""
 
 
+def use_all_cores() -> None:
+    """Give torch every core that this process may use; Ray limits its workers to the cores that they reserved."""
+    import torch
+
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+
+
 class TorchEngine(Engine):
     """The baselines of a problem's operation as candidates, on torch's current device."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tunefarm.engines.torch import use_all_cores
 from tunefarm.farm.builder import failure_of
 from tunefarm.farm.isolation import Child, ChildFailedError
 from tunefarm.farm.messages import MeasureReport, WorkerFacts
-from tunefarm.farm.work import Describe, Measure, use_all_cores
+from tunefarm.farm.work import Describe, Measure
 from tunefarm.measure.session import Entered, Event, Settled
 from tunefarm.model.candidate import Candidate, Plan
 from tunefarm.model.job import Protocol

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,13 +24,6 @@ def _engine(name: str, profile: str | None) -> Engine:
     if (name, profile) not in _engines:
         _engines[name, profile] = make_engine(name, profile)
     return _engines[name, profile]
-
-
-def use_all_cores() -> None:
-    """Give torch every core that this process may use; Ray limits its workers to the cores that they reserved."""
-    import torch
-
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True)

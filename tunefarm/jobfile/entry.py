@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tunefarm.jobfile.checking import check, settings
 from tunefarm.jobfile.fields import FieldInfo, as_list
 from tunefarm.jobfile.mistakes import MAX_MISTAKES, MistakeLog
-from tunefarm.jobfile.schema import Grammar, check, settings
+from tunefarm.jobfile.schema import Grammar
 from tunefarm.jobfile.where import MAX_CHARACTERS, Condition, ConditionError
 from tunefarm.jobfile.wording import closest, did_you_mean, listed, spell
 from tunefarm.jobfile.yaml_source import Document, Loc
@@ -156,7 +157,7 @@ def _axes(model: BaseModel, loc: Loc, value: Mapping[str, Any]) -> Iterator[Axis
     for key in value:
         if key == "zip":
             for i, group in enumerate(_set(model, "zip")):
-                names = [name for name in group.model_fields if name in group.model_fields_set]
+                names = [name for name in type(group).model_fields if name in group.model_fields_set]
                 columns = [_choices(group, name, (*loc, "zip", i)) for name in names]
                 yield tuple(zip(*columns, strict=True))
         elif key not in {"op", "name", "where", "search", "measure"}:

@@ -18,7 +18,6 @@ from pydantic_core import PydanticCustomError
 from tunefarm.jobfile.scalars import MAX_INT, SIZE_PATTERN, parse_size
 from tunefarm.jobfile.wording import did_you_mean, listed, spell
 
-
 EMPTY_LIST = "an empty list leaves nothing to tune; give at least one value"
 
 

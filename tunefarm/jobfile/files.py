@@ -9,9 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tunefarm.jobfile.checking import check
 from tunefarm.jobfile.fields import as_list
 from tunefarm.jobfile.mistakes import MAX_MISTAKES, MistakeLog
-from tunefarm.jobfile.schema import Grammar, check
+from tunefarm.jobfile.schema import Grammar
 from tunefarm.jobfile.wording import closest
 from tunefarm.jobfile.yaml_source import Document, read_document
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunefarm.jobfile.checking import settings
 from tunefarm.jobfile.entry import Entry, read_entry
 from tunefarm.jobfile.expand import expand
 from tunefarm.jobfile.fields import is_text
 from tunefarm.jobfile.files import Source, read_files
 from tunefarm.jobfile.mistakes import MistakeLog
-from tunefarm.jobfile.schema import PROBLEM_TYPES, Grammar, ProblemTypes, settings
+from tunefarm.jobfile.schema import PROBLEM_TYPES, Grammar, ProblemTypes, grammar_of
 from tunefarm.model.job import Job, Protocol, Search, Task
 from tunefarm.model.problem import Problem
 
@@ -31,7 +32,7 @@ def read_job(path: Path, *, limit: int = DEFAULT_LIMIT, problem_types: ProblemTy
         JobError: with every mistake of the file and of those that it includes.
     """
     log = MistakeLog()
-    grammar = Grammar.of(problem_types)
+    grammar = grammar_of(problem_types)
     sources = read_files(path, grammar, log)
     entries = [entry for source in sources for entry in _entries(source, grammar, log)]
     own = sources[-1] if sources else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import models_json_schema
-from pydantic_core import ErrorDetails
 
 from tunefarm.engines import ENGINE_NAMES
 from tunefarm.jobfile.fields import (
@@ -21,9 +21,6 @@ from tunefarm.jobfile.fields import (
     value_type,
     zipped_type,
 )
-from tunefarm.jobfile.mistakes import MistakeLog
-from tunefarm.jobfile.wording import closest, listed, spell
-from tunefarm.jobfile.yaml_source import Document, Loc
 from tunefarm.model.job import Protocol, Search
 from tunefarm.model.problem import Problem
 from tunefarm.ops import OPERATIONS
@@ -51,19 +48,6 @@ class Grammar:
     fields: Mapping[str, Mapping[str, FieldInfo]]
     """The fields of each operation's problem, by operation and name."""
 
-    @classmethod
-    def of(cls, problem_types: ProblemTypes) -> Grammar:
-        """The grammar for these operations."""
-        fields = {op: fields_of(problem_type) for op, problem_type in problem_types.items()}
-        search = _settings_model("search", SEARCH_FIELDS, "which candidates problems get")
-        measure = _settings_model("measure", MEASURE_FIELDS, "how candidates are verified and timed")
-        return cls(
-            problem_types=problem_types,
-            document=_document_model(search, measure),
-            entries={op: _entry_model(op, fields[op], search, measure) for op in problem_types},
-            fields=fields,
-        )
-
     def json_schema(self) -> dict[str, Any]:
         """JSON Schema (draft 2020-12) of a job file."""
         models: list[tuple[type[BaseModel], Literal["validation"]]] = [
@@ -77,28 +61,27 @@ class Grammar:
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **root, **schema}
 
 
+def grammar_of(problem_types: ProblemTypes) -> Grammar:
+    """The grammar for these operations, made once: that takes tens of milliseconds."""
+    return _grammar_of(tuple(problem_types.items()))
+
+
+@cache
+def _grammar_of(problem_types: tuple[tuple[str, type[Problem]], ...]) -> Grammar:
+    fields = {op: fields_of(problem_type) for op, problem_type in problem_types}
+    search = _settings_model("search", SEARCH_FIELDS, "which candidates problems get")
+    measure = _settings_model("measure", MEASURE_FIELDS, "how candidates are verified and timed")
+    return Grammar(
+        problem_types=dict(problem_types),
+        document=_document_model(search, measure),
+        entries={op: _entry_model(op, fields[op], search, measure) for op in fields},
+        fields=fields,
+    )
+
+
 def job_schema(problem_types: ProblemTypes = PROBLEM_TYPES) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a job file, for editors: completion, documentation and a first check."""
-    return Grammar.of(problem_types).json_schema()
-
-
-def check(model: type[BaseModel], document: Document, loc: Loc, value: Any, log: MistakeLog) -> BaseModel | None:
-    """Validate a value of a document; None if it has mistakes, which are then in the log."""
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        for details in error.errors(include_url=False):
-            place = (*loc, *details["loc"])
-            if log.full or document.trim(place) in document.unread:
-                continue
-            unknown = details["type"] == "extra_forbidden"
-            log.add(document, place, _unknown_key(model, details) if unknown else _message(details), at_key=unknown)
-        return None
-
-
-def settings(model: BaseModel | None) -> dict[str, Any]:
-    """The fields that a `search:` or `measure:` sets, without those that it leaves alone."""
-    return {name: getattr(model, name) for name in model.model_fields_set} if model else {}
+    return grammar_of(problem_types).json_schema()
 
 
 def _settings_model(name: str, fields: Mapping[str, FieldInfo], doc: str) -> type[BaseModel]:
@@ -170,45 +153,3 @@ def _unset(doc: str) -> Any:
 
 def _axis(info: FieldInfo) -> Any:
     return _unset(info.doc) if info.required else Field(default=info.default, description=info.doc)
-
-
-def _message(details: ErrorDetails) -> str:
-    value, context = details["input"], details.get("ctx", {})
-    match details["type"]:
-        case "too_short":
-            text = EMPTY_LIST
-        case "greater_than_equal":
-            text = f"{value} is below {context['ge']}, the least allowed"
-        case "less_than_equal":
-            text = f"{value} is above {context['le']}, the most allowed"
-        case "list_type":
-            text = f"expected a list, got {spell(value)}"
-        case "model_type":
-            text = f"expected a mapping (`key: value`), got {spell(value)}"
-        case _:
-            text = details["msg"]
-    return text
-
-
-def _unknown_key(model: type[BaseModel], details: ErrorDetails) -> str:
-    *parents, key = details["loc"]
-    word = str(key)
-    parent = next((str(p) for p in reversed(parents) if isinstance(p, str)), "")
-    for home, fields in (("search", SEARCH_FIELDS), ("measure", MEASURE_FIELDS)):
-        if word in fields and parent != home:
-            return f"unknown key here; it belongs under `{home}:`"
-    known = list(_keys_at(model, parents))
-    if near := closest(word, known):
-        return f"unknown key; did you mean {' or '.join(f'`{n}`' for n in near)}?"
-    return f"unknown key; there are {listed(known)}"
-
-
-def _keys_at(model: type[BaseModel], loc: list[int | str]) -> Iterator[str]:
-    """The keys that are allowed in the mapping at `loc`."""
-    for step in loc:
-        if isinstance(step, str):
-            annotation = model.model_fields[step].annotation
-            inner = getattr(annotation, "__args__", (annotation,))[0]
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                model = inner
-    yield from model.model_fields

@@ -69,32 +69,54 @@ def is_gain(default_behind: Gap) -> bool:
     return default_behind.is_slower and default_behind.mean > INDIFFERENCE
 
 
-def stand(key: str, winner: str, found: Gap, traits: Mapping[str, Traits], *, running: bool) -> tuple[Standing, str]:
+def win_reason(winner: str, behind: Mapping[str, Gap], traits: Mapping[str, Traits]) -> str:
+    """Why the winner won, in words.
+
+    Args:
+        winner: who won.
+        behind: gaps of the others behind it.
+        traits: of all entrants.
+    """
+    won = traits[winner]
+    if not behind:
+        return "the only candidate in the race"
+    if won.kind is Kind.DEFAULT:
+        return "cuDNN's default; no significant gain over it"
+    default = next((key for key in behind if traits[key].kind is Kind.DEFAULT), None)
+    nearest = min(behind, key=lambda key: behind[key].mean)
+    if won.incumbent and behind[nearest].mean <= INDIFFERENCE:
+        return "the stored winner; nothing is 1 % faster"
+    if default is not None:
+        return f"{behind[default].percent:.1f} % faster than {traits[default].label}, cuDNN's default"
+    return f"{behind[nearest].percent:.1f} % faster than {traits[nearest].label}"
+
+
+def stand(key: str, winner: str, behind: Gap, traits: Mapping[str, Traits], *, running: bool) -> tuple[Standing, str]:
     """Standing of an entrant that did not win, with its reason in words.
 
     Args:
         key: the entrant.
         winner: who won.
-        found: its gap behind the winner.
+        behind: its gap behind the winner.
         traits: of all entrants.
         running: whether it was still in the race at its end.
     """
     loser, won = traits[key], traits[winner]
-    if not running:
-        return Standing.SLOWER, f"{found.percent:.1f} % slower than {won.label}"
+    if not running and behind.mean > 0:
+        return Standing.SLOWER, f"{behind.percent:.1f} % slower than {won.label}"
     if won.incumbent:
         return Standing.TIED, f"tied; the stored winner {won.label} stays until something is 1 % faster"
     if won.kind is Kind.DEFAULT:
         return Standing.TIED, f"no significant gain over {won.label}, cuDNN's default"
-    if found.mean > INDIFFERENCE:
-        width = 100 * math.expm1(found.half_width)
-        return Standing.TIED, f"{found.percent:.1f} % slower than {won.label}, but uncertain by {width:.1f} %"
-    if loser.workspace_bytes != won.workspace_bytes:
+    if behind.mean > INDIFFERENCE:
+        width = 100 * math.expm1(min(behind.half_width, 1.0))
+        return Standing.TIED, f"{behind.percent:.1f} % slower than {won.label}, but uncertain by {width:.1f} %"
+    if loser.workspace_bytes > won.workspace_bytes:
         needs, against = byte_count(loser.workspace_bytes), byte_count(won.workspace_bytes)
         return Standing.TIED, f"tied; needs more workspace ({needs} against {against})"
-    if loser.preference[2] != won.preference[2]:
+    if loser.preference > won.preference and loser.preference[2] > won.preference[2]:
         return Standing.TIED, f"tied; larger error ({loser.error:.1e} against {won.error:.1e})"
-    return Standing.TIED, f"tied; {won.label} comes first by name"
+    return Standing.TIED, f"tied with {won.label}"
 
 
 def byte_count(count: int) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from tunefarm.measure.estimates import median_interval
 from tunefarm.measure.racing import Kind
-from tunefarm.measure.timing import Method, TimedBlock
+from tunefarm.measure.timing import Method, Rotation, TimedBlock
+from tunefarm.measure.verify import worst
 from tunefarm.model.candidate import Plan
 from tunefarm.model.trial import Block, Measurement, Outcome, Stage, Standing, Status, Verdict
 
@@ -18,31 +19,58 @@ if TYPE_CHECKING:
 
 SCREEN_ROUND = -1
 FRESH_ROUND = 1000
-"""Number of the first round after the choice."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Times that were taken in one way, in microseconds of one launch."""
+
+    method: Method
+    launches: int
+    us: list[float] = field(default_factory=list)
+
+    def blocks(self, first_round: int, step: int = 1) -> list[Block]:
+        """As blocks, whose rounds go up from the first."""
+        return [Block(first_round + step * i, self.launches, us) for i, us in enumerate(self.us)]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A block of launches, ready to be timed any number of times."""
+
+    sets: list[Bound]
+    """Each with tensors of its own; launch i of the block is of set i modulo their number."""
+    rotation: Rotation
+    method: Method
+    run: TimedBlock
+    uncaptured: str = ""
+    """Why it is not the CUDA graph that was asked for; empty if it is what was asked for."""
 
 
 @dataclass
 class Entry:
-    """One candidate. Its outcome is set as soon as it fell out."""
+    """One candidate. Its outcome is set as soon as it fell out, else at the end."""
 
     plan: Plan
     executable: Executable | None = None
     verdict: Verdict | None = None
     load_ms: float = 0.0
     first_call_ms: float = 0.0
-    launches_us: dict[str, float] = field(default_factory=dict)
-    """Screen: microseconds of a launch by step, `first`, `single` or `block`."""
-    screen_method: Method = "events"
+    early: Samples | None = None
+    """A launch while it was verified, not the first."""
+    single: Samples | None = None
+    """A launch by itself."""
+    screen: Samples | None = None
+    """Its block or blocks of the screen."""
     screened: str = ""
-    """Why it was left out of the race; empty if it was not."""
-    launches: int = 0
-    method: Method = "events"
-    race_us: list[float] = field(default_factory=list)
-    fresh_us: list[float] = field(default_factory=list)
+    """Why it is not in the race; empty if it is, or if that is not known yet."""
+    prepared: Prepared | None = None
+    """Its block of the race."""
+    race: Samples | None = None
+    fresh: Samples | None = None
+    """From rounds after the choice."""
     eager_us: float | None = None
     replay_us: float | None = None
-    sets: list[Bound] = field(default_factory=list)
-    block: TimedBlock | None = None
     outcome: Outcome | None = None
 
     @property
@@ -68,19 +96,29 @@ class Entry:
         return self.plan.candidate.engine == "torch"
 
     @property
-    def time_us(self) -> float:
-        """The best estimate so far: from fresh rounds, the race, or the screen."""
-        samples = self.fresh_us or self.race_us or list(self.launches_us.values())[-1:]
-        return median_interval(samples)[0] if samples else math.inf
+    def latest(self) -> Samples:
+        """Its most careful samples so far."""
+        samples = self.fresh or self.race or self.screen or self.single or self.early
+        assert samples, "a candidate that was verified has been launched under the clock"
+        return samples
+
+    @property
+    def median_us(self) -> float:
+        """Median of its most careful samples so far."""
+        return median_interval(self.latest.us)[0]
+
+    @property
+    def error(self) -> float:
+        """Relative error (L2) of its worst output."""
+        return worst(self.verdict) if self.verdict else math.inf
 
     def fall_out(self, status: Status, stage: Stage, reason: str) -> Outcome:
-        """Set the outcome of a candidate that isn't measured."""
+        """Set the outcome of a candidate that isn't measured, and let go of what it held."""
         self.outcome = Outcome(self.plan.candidate, status, stage, reason, verdict=self.verdict)
-        self.executable = self.block = None
-        self.sets = []
+        self.executable = self.prepared = None
         return self.outcome
 
-    def measured(self, standing: Standing, why: str) -> Outcome:
+    def finish(self, standing: Standing, why: str) -> None:
         """Set the outcome of a candidate that was verified and timed."""
         self.outcome = Outcome(
             self.plan.candidate,
@@ -91,27 +129,22 @@ class Entry:
             standing=standing,
             why=why,
         )
-        return self.outcome
 
     def _measurement(self) -> Measurement:
-        raced = [Block(i, self.launches, us) for i, us in enumerate(self.race_us)]
-        fresh = [Block(FRESH_ROUND + i, self.launches, us) for i, us in enumerate(self.fresh_us)]
-        method = self.method if raced or fresh else self.screen_method
-        screen = [Block(SCREEN_ROUND, self._screen_launches, us) for us in list(self.launches_us.values())[-1:]]
-        blocks = (*(screen if self.screen_method == method else ()), *raced, *fresh)
-        median, low, high = median_interval([b.us for b in fresh or raced or screen])
+        latest = self.latest
+        screened = self.screen or self.single or self.early
+        blocks = screened.blocks(SCREEN_ROUND, step=0) if screened and screened.method == latest.method else []
+        blocks += self.race.blocks(0) if self.race else []
+        blocks += self.fresh.blocks(FRESH_ROUND) if self.fresh else []
+        median, low, high = median_interval(latest.us)
         return Measurement(
-            median,
-            low,
-            high,
-            method,
-            blocks,
-            self.load_ms,
-            self.first_call_ms,
-            self.eager_us,
-            self.replay_us,
+            time_us=median,
+            low_us=low,
+            high_us=high,
+            method=latest.method,
+            blocks=tuple(blocks),
+            load_ms=self.load_ms,
+            first_call_ms=self.first_call_ms,
+            eager_us=self.eager_us,
+            replay_us=self.replay_us,
         )
-
-    @property
-    def _screen_launches(self) -> int:
-        return 1

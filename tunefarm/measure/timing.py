@@ -7,7 +7,6 @@ mixes methods.
 
 from __future__ import annotations
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -28,7 +27,6 @@ TimedBlock = Callable[[], float]
 
 GRAPH_BELOW_US = 50.0
 ROTATION_BYTES = 4 * 2**30
-"""Memory that the copies of a problem's tensors may take on a GPU."""
 CPU_ROTATION_BYTES = 2**29
 _GRAPH_DELAY_US = 30.0
 _LAUNCH_DELAY_US = 16.0
@@ -76,7 +74,13 @@ class Timer(ABC):
 
     cache: Cache
     l2_bytes: int
+    """Of a cache that is swept before cold blocks; 0 if none is."""
     rotation_bytes: int
+    """Memory that copies of a problem's tensors may take."""
+    plain: Method
+    """How launches are timed that are not in a graph."""
+    captures: bool
+    """Whether launches can be captured into a graph at all."""
 
     @abstractmethod
     def method(self, us: float) -> Method:
@@ -92,7 +96,7 @@ class Timer(ABC):
 
     def time_block(self, launches: Sequence[Launch], *, sweep: bool = True) -> float:
         """One sample of plain launches, in microseconds of one launch."""
-        return self.block(launches, self.method(math.inf), sweep=sweep)()
+        return self.block(launches, self.plain, sweep=sweep)()
 
     def eager(self, launches: Sequence[Launch], count: int) -> float:
         """Microseconds of one launch when the host issues so many back to back and waits for the last."""
@@ -117,6 +121,8 @@ class CpuTimer(Timer):
 
     l2_bytes = 0
     rotation_bytes = CPU_ROTATION_BYTES
+    plain = "wall"
+    captures = False
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
@@ -143,6 +149,8 @@ class CudaTimer(Timer):
     """Event pairs on torch's current stream. A delay kernel goes before each, so that the host is ahead."""
 
     rotation_bytes = ROTATION_BYTES
+    plain = "events"
+    captures = True
 
     def __init__(self, gpu: Gpu, cache: Cache) -> None:
         self.cache = cache

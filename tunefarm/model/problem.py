@@ -37,8 +37,6 @@ class TensorSpec:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: DType
-    zeroed: bool = False
-    """Whether an output must hold zeros when a cuDNN plan starts, which combines partial results into what it finds."""
 
     @property
     def span(self) -> int:

@@ -77,7 +77,7 @@ class MatmulProblem(Problem):
         alpha = TensorSpec(3, "alpha", Role.SCALAR, (1, 1, 1), (1, 1, 1), DType.FLOAT32)
         bias = spec(4, "bias", Role.INPUT, 1, 1, n)
         c = spec(5, "c", Role.OUTPUT, batch, m, n)
-        amax = TensorSpec(6, "amax", Role.OUTPUT, (1, 1, 1), (1, 1, 1), DType.FLOAT32, zeroed=True)
+        amax = TensorSpec(6, "amax", Role.OUTPUT, (1, 1, 1), (1, 1, 1), DType.FLOAT32)
         return (a, b, *[alpha] * self.scaled, *[bias] * self.bias, c, *[amax] * self.amax)
 
     @property

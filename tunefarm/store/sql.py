@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,7 @@ def run_query(query: str, tables: Mapping[str, Any], parameters: Sequence[object
         except duckdb.Error as error:
             raise UsageError(f"{error}\n{describe_views()}") from error
         try:
-            result = relation.to_arrow_table()
+            result = _fetch(db, relation)
         except duckdb.Error as error:
             raise FailedRunning(f"{error}\n{describe_views()}") from error
     twice = sorted({name for name in result.column_names if result.column_names.count(name) > 1})
@@ -158,6 +159,17 @@ def _require_one_select(db: duckdb.DuckDBPyConnection, query: str) -> None:
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(s.type.name for s in statements) or "nothing"
         raise UsageError(f"only one SELECT can be run on a store, and this is {kinds}\n{describe_views()}")
+
+
+def _fetch(db: duckdb.DuckDBPyConnection, relation: Any) -> pa.Table:
+    # In a thread: DuckDB called from the main one may not look for a Ctrl-C until the query is through.
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(relation.to_arrow_table)
+        try:
+            return running.result()
+        except BaseException:
+            db.interrupt()
+            raise
 
 
 def _condition(view: str, name: str, operator: str) -> str:

@@ -1,0 +1,68 @@
+"""The layers, as facts."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from importlinter.cli import lint_imports
+
+import tunefarm
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = Path(tunefarm.__file__).parent
+ROOMS = ("model", "ops", "engines", "jobfile", "measure", "store", "farm", "report", "cli")
+
+
+def imported_by(statement):
+    """Top-level names that a fresh interpreter has imported after a statement."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import sys; {statement}; print(*sorted({{n.partition('.')[0] for n in sys.modules}}))",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+def test_rooms_import_only_lower_rooms(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    code = lint_imports(no_cache=True)
+    assert code == 0, capsys.readouterr().out
+
+
+def test_every_folder_is_a_known_room():
+    assert {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_has_its_tests_and_says_what_it_is(room):
+    assert (ROOT / "tests" / room).is_dir()
+    assert (PACKAGE / room / "__init__.py").read_text(encoding="utf-8").startswith('"""')
+
+
+def test_the_words_need_the_standard_library_alone():
+    modules = sorted(f"tunefarm.model.{path.stem}" for path in (PACKAGE / "model").glob("[a-z]*.py"))
+    added = imported_by(f"import {', '.join(modules)}") - imported_by("pass")
+    assert added - set(sys.stdlib_module_names) == {"tunefarm"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "kept_out"),
+    [
+        ("import tunefarm.cli", {"click", "rich"}),
+        ("import tunefarm.ops", {"torch", "cudnn"}),
+        ("import tunefarm.jobfile", {"torch", "cudnn", "ray", "pyarrow"}),
+        ("import tunefarm.store", {"torch", "cudnn", "ray", "duckdb"}),
+        ("import tunefarm.report.job", {"torch", "cudnn", "ray", "pyarrow", "duckdb"}),
+        ("import tunefarm.farm.sweep", {"torch", "cudnn", "ray"}),
+        ("import tunefarm.engines", {"torch", "cudnn", "ray", "pyarrow"}),
+    ],
+)
+def test_slow_libraries_are_imported_where_they_are_used(statement, kept_out):
+    assert not imported_by(statement) & kept_out

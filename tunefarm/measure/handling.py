@@ -1,0 +1,207 @@
+"""Every call into a candidate: announced before it begins, and whatever it raises is the candidate's outcome."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+from tunefarm.measure.bench import Bench
+from tunefarm.measure.buffers import SetPool, set_bytes
+from tunefarm.measure.choice import byte_count
+from tunefarm.measure.entry import Entry, Prepared, Samples
+from tunefarm.measure.examine import Examination
+from tunefarm.measure.racing import block_launches
+from tunefarm.measure.session import DevicePoisonedError, Entered, Report, Settled
+from tunefarm.measure.timing import CaptureError, Method, Rotation, one_line, rotate
+from tunefarm.measure.verify import refuted
+from tunefarm.model.errors import Declined
+from tunefarm.model.job import Protocol
+from tunefarm.model.problem import Problem
+from tunefarm.model.trial import Stage, Status
+from tunefarm.ops.operation import Operation
+
+LOAD_DEADLINE_S = 30.0
+COMPILE_DEADLINE_S = 180.0
+REFERENCE_DEADLINE_S = 120.0
+VERIFY_DEADLINE_S = 30.0
+BLOCK_DEADLINE_S = 10.0
+_LATE = 20
+"""How many times its expected time a block may take, beside the deadline's constant part."""
+_EAGER_LAUNCHES = 50
+_EAGER_US = 50e3
+_REPLAYS = 3
+
+
+class Handling:
+    """What can be done with a candidate of one problem.
+
+    Args:
+        problem: whose candidates they are.
+        operation: its family.
+        protocol: how to verify and time.
+        bench: the device, with its timer and engines.
+        report: told of each step before it begins, and of each candidate that falls out.
+        workspaces: sizes in bytes of the workspaces of all candidates.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        operation: Operation[Any],
+        protocol: Protocol,
+        bench: Bench,
+        report: Report,
+        workspaces: Iterable[int],
+    ) -> None:
+        self._problem = problem
+        self._operation = operation
+        self._protocol = protocol
+        self._bench = bench
+        self._report = report
+        self._compiling = {b.name for b in operation.baselines(problem) if b.compiles}
+        self._second: Examination | None = None
+        self._first = self._examination(protocol.seed)
+        self._pool = SetPool(problem, self._first.inputs, bench.device, workspaces, bench.timer.rotation_bytes)
+
+    def qualify(self, entry: Entry) -> bool:
+        """Load and verify a candidate. False if it fell out."""
+        plan, bound = entry.plan, self._protocol.max_workspace
+        if bound is not None and plan.workspace_bytes > bound:
+            needs = f"needs {byte_count(plan.workspace_bytes)} of workspace; the job allows {byte_count(bound)}"
+            self._fall_out(entry, Status.DECLINED, Stage.LOAD, needs)
+            return False
+        compiles = plan.candidate.engine == "torch" and plan.candidate.name in self._compiling
+        with self._step(entry, Stage.LOAD, COMPILE_DEADLINE_S if compiles else LOAD_DEADLINE_S):
+            began = time.perf_counter()
+            entry.executable = self._bench.load(self._problem, plan)
+            specimen = self._first.bind(entry.executable, rounds_between=entry.rounds_between)
+            entry.load_ms = (time.perf_counter() - began) * 1e3
+        if entry.outcome:
+            return False
+        with self._step(entry, Stage.VERIFY, self._verify_deadline_s()):
+            timer = self._bench.timer
+            findings = self._first.examine(specimen, lambda: timer.time_block([specimen.bound.launch]))
+            entry.verdict, entry.first_call_ms = findings.verdict, findings.first_call_ms
+            entry.early = Samples(timer.plain, 1, [findings.launch_us])
+            if not findings.verdict.right:
+                self._fall_out(entry, Status.WRONG, Stage.VERIFY, findings.verdict.reason)
+        return entry.outcome is None
+
+    def rotation(self, us: float, *, screen: bool = False) -> Rotation:
+        """The block of candidates whose fastest takes so long a launch."""
+        timer = self._bench.timer
+        launches = block_launches(us, screen=screen)
+        return rotate(launches, set_bytes(self._problem), timer.l2_bytes, timer.rotation_bytes, timer.cache)
+
+    def time_single(self, entry: Entry) -> bool:
+        """Time one launch by itself. False if the candidate fell out."""
+        timer = self._bench.timer
+        single = self.prepare(entry, Rotation(1, 1, sweep=timer.l2_bytes > 0), timer.plain)
+        us = self.sample(entry, single) if single else None
+        entry.single = None if us is None else Samples(timer.plain, 1, [us])
+        return us is not None
+
+    def prepare(self, entry: Entry, rotation: Rotation, method: Method) -> Prepared | None:
+        """Bind a candidate to as many sets of tensors as a block has, and make the block. None if it fell out.
+
+        A block that can't be captured into a graph is one of plain launches, and says so.
+        """
+        timer = self._bench.timer
+        with self._step(entry, Stage.TIME, self._deadline_s(entry, rotation)):
+            assert entry.executable
+            sets = [self._pool.bind(entry.executable, i) for i in range(rotation.sets)]
+            launches = [sets[i % len(sets)].launch for i in range(rotation.launches)]
+            try:
+                return Prepared(sets, rotation, method, timer.block(launches, method, sweep=rotation.sweep))
+            except CaptureError as error:
+                if self._bench.is_lost():
+                    raise
+                block = timer.block(launches, timer.plain, sweep=rotation.sweep)
+                return Prepared(sets, rotation, timer.plain, block, uncaptured=str(error))
+        return None
+
+    def sample(self, entry: Entry, prepared: Prepared) -> float | None:
+        """Microseconds of one launch, from one block. None if the candidate fell out."""
+        with self._step(entry, Stage.TIME, self._deadline_s(entry, prepared.rotation)):
+            return prepared.run()
+        return None
+
+    def recheck(self, entry: Entry, prepared: Prepared) -> bool:
+        """Judge what a timed block leaves behind, and its time. False if the candidate fell out."""
+        with self._step(entry, Stage.TIME, self._deadline_s(entry, prepared.rotation)):
+            reason = self._first.after_timing(prepared.sets, prepared.run, rounds_between=entry.rounds_between)
+            reason = reason or self._first.inputs_changed(self._pool.inputs(len(prepared.sets) - 1))
+            ceilings = self._bench.ceilings
+            if ceilings and not reason:
+                reason = ceilings.objection(self._problem, prepared.rotation, entry.median_us)
+            if reason:
+                self._refute(entry, Stage.TIME, reason)
+        return entry.outcome is None
+
+    def prove(self, entry: Entry) -> bool:
+        """Verify a candidate on a second set of inputs. False if it fell out."""
+        self._second = self._second or self._examination(self._protocol.seed + 1)
+        second = self._second
+        with self._step(entry, Stage.VERIFY, self._verify_deadline_s()):
+            assert entry.executable
+            specimen = second.bind(entry.executable, rounds_between=entry.rounds_between)
+            verdict = second.examine(specimen, lambda: self._bench.timer.time_block([specimen.bound.launch])).verdict
+            if not verdict.right:
+                self._refute(entry, Stage.VERIFY, f"on inputs of another seed: {verdict.reason}")
+        return entry.outcome is None
+
+    def time_in_use(self, entry: Entry) -> bool:
+        """Time plain launches from the host, and replays of a graph. False if the candidate fell out."""
+        prepared, timer = entry.prepared, self._bench.timer
+        us = entry.median_us
+        with self._step(entry, Stage.TIME, BLOCK_DEADLINE_S + _LATE * _EAGER_LAUNCHES * us / 1e6):
+            assert prepared
+            count = max(1, min(_EAGER_LAUNCHES, int(_EAGER_US / us)))
+            entry.eager_us = timer.eager([bound.launch for bound in prepared.sets], count)
+        if entry.outcome or not timer.captures:
+            return entry.outcome is None
+        replayed = prepared if prepared.method == "graph" else self.prepare(entry, prepared.rotation, "graph")
+        if replayed and not replayed.uncaptured:
+            samples = [self.sample(entry, replayed) for _ in range(_REPLAYS)]
+            entry.replay_us = median(us for us in samples if us is not None) if entry.outcome is None else None
+        return entry.outcome is None
+
+    def used_tf32(self, entry: Entry) -> bool:
+        """Whether a candidate's float32 results are only as near as products in TF32 are."""
+        return entry.verdict is not None and self._first.used_tf32(entry.verdict)
+
+    def _examination(self, seed: int) -> Examination:
+        deadline_s = REFERENCE_DEADLINE_S + _LATE * self._bench.patience_s(self._problem)
+        self._report(Entered(Stage.REFERENCE, None, deadline_s))
+        return Examination(self._problem, self._operation, self._bench.device, seed)
+
+    def _verify_deadline_s(self) -> float:
+        return VERIFY_DEADLINE_S + _LATE * self._bench.patience_s(self._problem)
+
+    def _deadline_s(self, entry: Entry, rotation: Rotation) -> float:
+        """Of a block, by the candidate's own earlier launches."""
+        return BLOCK_DEADLINE_S + _LATE * rotation.launches * entry.median_us / 1e6
+
+    @contextmanager
+    def _step(self, entry: Entry, stage: Stage, deadline_s: float) -> Iterator[None]:
+        self._report(Entered(stage, entry.key, deadline_s))
+        try:
+            yield
+        except Declined as refusal:
+            self._fall_out(entry, Status.DECLINED, stage, str(refusal))
+        except Exception as error:  # whatever a candidate raises is its own failure
+            reason = one_line(error)
+            if self._bench.is_lost():
+                raise DevicePoisonedError(entry.key, stage, reason) from error
+            self._fall_out(entry, Status.FAILED, stage, reason)
+
+    def _refute(self, entry: Entry, stage: Stage, reason: str) -> None:
+        assert entry.verdict
+        entry.verdict = refuted(entry.verdict, reason)
+        self._fall_out(entry, Status.WRONG, stage, reason)
+
+    def _fall_out(self, entry: Entry, status: Status, stage: Stage, reason: str) -> None:
+        self._report(Settled(entry.fall_out(status, stage, reason)))
