@@ -73,18 +73,18 @@ def exit_codes() -> str:
 PARTS = {"job fields": job_fields, "columns": columns, "exit codes": exit_codes}
 
 
-def written(name: str, text: str) -> str:
-    """What the README holds of a part."""
-    return part_pattern(name).search(text)[2].strip()
-
-
 def part_pattern(name: str) -> re.Pattern[str]:
     return re.compile(rf"(<!-- begin: {name} -->\n)(.*?)(<!-- end: {name} -->)", re.DOTALL)
 
 
+def rewritten(text: str) -> str:
+    """The README with every part made anew."""
+    for name, make in PARTS.items():
+        begin, _, end = part_pattern(name).search(text).groups()
+        before, _, rest = text.partition(begin)
+        text = f"{before}{begin}\n{make()}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
 if __name__ == "__main__":
-    content = README.read_text(encoding="utf-8")
-    for part, make in PARTS.items():
-        begin, _, end = part_pattern(part).search(content).groups()
-        content = part_pattern(part).sub(lambda _, made=f"{begin}\n{make()}\n\n{end}": made, content)
-    README.write_text(content, encoding="utf-8")
+    README.write_text(rewritten(README.read_text(encoding="utf-8")), encoding="utf-8")

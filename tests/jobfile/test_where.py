@@ -140,7 +140,7 @@ def test_a_mistake_in_a_condition_is_told_at_its_place_even_beside_others():
 
 def test_a_condition_that_fails_for_a_combination_names_it():
     found = mistake("ops: [{op: grid, rows: 8, limit: [4, null], where: limit > 3}]")
-    assert found.message.endswith("(with limit=nothing)")
+    assert found.message.endswith("(with limit=null)")
 
 
 def test_a_condition_that_fails_where_the_problem_is_invalid_leaves_the_word_to_the_problem():

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -148,7 +149,7 @@ def test_a_bomb_of_aliases_is_refused_alias_by_alias():
 
 def test_several_mistakes_of_the_text_are_told_together_and_only_once_each():
     found = mistakes("job: &a x\nops:\n  - op: line\n    op: line\n    length: *a\nsearch: !x {}\n")
-    assert [(m.line, m.key) for m in found] == [(1, "job"), (4, "ops[0]"), (5, "ops[0].length"), (6, "search")]
+    assert [(m.line, m.key) for m in found] == [(1, "job"), (4, "ops[0].op"), (5, "ops[0].length"), (6, "search")]
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_fine():
@@ -205,28 +206,12 @@ def test_any_bytes_are_a_job_or_end_in_a_job_error(content):
         assert error.mistakes  # noqa: PT017  bytes may be a job, or not
 
 
-_WORDS = [
-    "ops",
-    "op",
-    "grid",
-    "line",
-    "rows",
-    "length",
-    "zip",
-    "where",
-    "search",
-    "measure",
-    "include",
-    "name",
-    "job",
-    "edge",
-]
-_LEAVES = (
-    st.sampled_from([*_WORDS, "4k", "rows > 1", "none"])
-    | st.integers(-5, 5000)
-    | st.booleans()
-    | st.none()
-    | st.floats()
+_WORDS = (
+    *("ops", "op", "grid", "line", "rows", "length", "edge"),
+    *("zip", "where", "search", "measure", "include", "name", "job"),
+)
+_LEAVES = st.one_of(
+    st.sampled_from([*_WORDS, "4k", "rows > 1", "none"]), st.integers(-5, 5000), st.floats(), st.booleans(), st.none()
 )
 _TREES = st.recursive(
     _LEAVES, lambda t: st.lists(t, max_size=4) | st.dictionaries(st.sampled_from(_WORDS), t, max_size=5), max_leaves=25
@@ -236,8 +221,6 @@ _TREES = st.recursive(
 @settings(deadline=None)
 @given(entries=st.lists(st.dictionaries(st.sampled_from(_WORDS), _TREES, max_size=6), max_size=3), top=_TREES)
 def test_any_tree_of_the_languages_own_words_is_a_job_or_ends_in_a_job_error(entries, top):
-    import yaml
-
     content = yaml.safe_dump(
         {"ops": [{"op": "grid", **entry} for entry in entries], **(top if isinstance(top, dict) else {})}
     )
@@ -267,8 +250,6 @@ def places(value, loc=()):
 @settings(deadline=None)
 @given(_DOCUMENTS)
 def test_every_value_of_a_document_has_its_place(tmp_path_factory, tree):
-    import yaml
-
     path = tmp_path_factory.mktemp("documents") / "tree.yaml"
     text = yaml.safe_dump({"root": tree}, allow_unicode=True, default_flow_style=None, width=1000)
     path.write_text(text)

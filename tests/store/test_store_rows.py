@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from tests import strategies
 from tests.store.make import NOON, TARGET, open_store, stored_plan, trial
 from tunefarm.model.candidate import Plan, Proposal
+from tunefarm.model.errors import StoreError
 from tunefarm.model.problem import Problem
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Outcome, OutputError, Stage, Status, Trial, Verdict
@@ -109,6 +111,32 @@ def test_the_latest_proposal_counts(store: Store) -> None:
     store.append_proposals([late])
     store.append_proposals([early])
     assert store.proposals(TARGET.key)["problem", "search", "cudnn"].refusal == "late"
+
+
+def test_a_proposal_in_another_versions_words_is_asked_for_again(store: Store) -> None:
+    row = {"target": TARGET.key, "problem": "p", "search": "s", "engine": "cudnn", "proposed_at": NOON}
+    store._proposals.table.append([{**row, "candidates_json": '[{"engine":"cudnn","colour":"red"}]'}])
+    assert store.proposals(TARGET.key) == {}
+
+
+def test_bytes_under_another_plans_digest_are_never_handed_out(store: Store) -> None:
+    false = stored_plan(b"plan")
+    false.plan.__dict__["digest"] = "0" * 64
+    store.append_plans([false])
+    with pytest.raises(StoreError, match="are not that plan's"):
+        store.plan("0" * 64)
+    with pytest.raises(StoreError, match="has no plan"):
+        store.plan("1" * 64)
+
+
+def test_plans_lie_sorted_in_small_groups_with_a_page_index(store: Store, tmp_path: Path) -> None:
+    store.append_plans([stored_plan(f"plan {i}".encode()) for i in range(50)])
+    part = pq.ParquetFile(next((tmp_path / "store" / "plans" / "v1").iterdir()))
+    digests = part.read(["digest"]).column(0).to_pylist()
+    assert digests == sorted(digests)
+    groups = [part.metadata.row_group(i) for i in range(part.num_row_groups)]
+    assert [group.num_rows for group in groups] == [16, 16, 16, 2]
+    assert all(group.column(0).has_offset_index for group in groups)
 
 
 def test_a_plan_stored_twice_is_one_plan(store: Store) -> None:

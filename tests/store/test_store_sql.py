@@ -16,6 +16,7 @@ from tunefarm.model.job import Cache, Protocol
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Standing, Status
 from tunefarm.store import VIEWS, Store, StoredProposal, sql
+from tunefarm.store.rows import trial_row
 
 SECRET = "do not read me"
 
@@ -81,7 +82,7 @@ def test_trials_come_oldest_first(store: Store) -> None:
     assert [t.outcome.candidate.name for t in store.trials()] == ["a", "b"]
 
 
-def test_rows_of_another_versions_problems_are_no_current_trials(
+def test_rows_in_another_versions_words_are_no_current_trials(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Gone(Toy):
@@ -93,9 +94,11 @@ def test_rows_of_another_versions_problems_are_no_current_trials(
     store.append_trials([trial(name="old", problem=Gone(1024)), trial(name="new")])
     assert [t.outcome.candidate.name for t in store.trials()] == ["new"]
     assert "1 of 2 stored trials" in caplog.text
+    store._trials.table.append([{**trial_row(trial(name="newer")), "status": "vanished"}])
+    assert [t.outcome.candidate.name for t in store.trials()] == ["new"]
     assert Store.open(tmp_path / "store", problem_from_dict=with_a_new_field).trials() == []
     assert store.damage == ()
-    assert len(store.select("trials")) == 2
+    assert len(store.select("trials")) == 3
 
 
 def test_an_empty_store_has_every_view_with_its_columns(store: Store) -> None:

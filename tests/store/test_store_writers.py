@@ -1,6 +1,7 @@
 """Many processes write at once, some die at it, and nothing is lost, broken or seen twice."""
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.store import writers
-from tests.store.make import NOON, TARGET, open_store, stored_plan, trial
+from tests.store.make import TARGET, open_store, stored_plan, trial
 from tunefarm.model.errors import StoreError
 from tunefarm.store import Store
 
@@ -75,11 +76,13 @@ def test_any_tool_reads_what_writers_left(tmp_path: Path, start: Start) -> None:
         process.join()
     folder = path / "trials" / "v1"
     assert ds.dataset(folder, format="parquet").count_rows() == 40
-    query = f"SELECT count(*), count(DISTINCT trial_key), max(finished_at), max(time_us) FROM '{folder}/*.parquet'"
+    query = (
+        f"SELECT count(*), count(DISTINCT trial_key), max(finished_at)::VARCHAR, max(time_us) FROM '{folder}/*.parquet'"
+    )
     with duckdb.connect() as db:
         db.execute("SET TimeZone = 'UTC'")
         rows = db.execute(query).fetchall()
-    assert rows == [(40, 40, NOON.replace(minute=1), 10.0)]
+    assert rows == [(40, 40, "2026-01-01 12:01:00+00", 10.0)]
 
 
 def test_rows_of_equal_keys_from_many_writers_are_one_current_row_each(tmp_path: Path, start: Start) -> None:
@@ -147,6 +150,39 @@ def test_a_full_disk_is_a_store_error_and_publishes_nothing(
     assert [t.outcome.candidate.name for t in open_store(path).trials()] == ["early"]
     assert list((path / "tmp").iterdir()) == []
     assert len(parts(path)) == 1
+
+
+def test_what_is_renamed_is_synced_before_and_its_folder_after(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test can cut the power: this order is what a power loss needs to leave no broken part and lose no old one."""
+    events: list[tuple[str, str]] = []
+    sync, rename = os.fsync, os.rename
+
+    def name(path: str | Path) -> str:
+        place = Path(path).resolve().relative_to(tmp_path / "store")
+        return "tmp/draft" if place.parent.name == "tmp" else str(place.with_name("part") if place.suffix else place)
+
+    def record_sync(handle: int) -> None:
+        events.append(("sync", name(f"/proc/self/fd/{handle}")))
+        sync(handle)
+
+    def record_rename(source: Path, target: Path) -> None:
+        events.append(("rename", name(target)))
+        rename(source, target)
+
+    store.append_trials([trial()])  # the folders are made
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "rename", record_rename)
+    store.append_trials([trial()])
+    assert events == [
+        ("sync", "tmp/draft"),
+        ("rename", "meta/trials/v1/part"),
+        ("sync", "meta/trials/v1"),
+        ("sync", "tmp/draft"),
+        ("rename", "trials/v1/part"),
+        ("sync", "trials/v1"),
+    ]
 
 
 def test_a_batch_that_can_not_be_built_publishes_nothing(store: Store, tmp_path: Path) -> None:

@@ -93,11 +93,12 @@ def picture_of(state: SweepState) -> RenderableType:
     bar.add_column(ratio=1, min_width=5)
     bar.add_column(no_wrap=True)
     bar.add_row(
-        Text(f"{state.problems_done}/{state.problems_total} problems"),
+        Text(f"{state.problems_done}/{state.problems_total} problems" if state.problems_total else ""),
         ProgressBar(total=state.problems_total or None, completed=state.problems_done, pulse=not state.problems_total),
         Text(f"{span(state.eta_s)} left" if state.eta_s is not None else ""),
     )
-    lines = [Text(f"[{span(state.elapsed_s)}] {state.phase}: {counts_of(state)}", overflow="fold")]
+    counts = f": {counts_of(state)}" if state.problems_total else ""
+    lines = [Text(f"[{span(state.elapsed_s)}] {state.phase}{counts}", overflow="fold")]
     lines += [Text(f"  {winner}", style="dim", overflow="ellipsis", no_wrap=True) for winner in state.best]
     return Group(bar, *lines)
 

@@ -162,8 +162,10 @@ def _finish(job: Job, store: Store, store_path: Path, result: SweepResult, took_
     else:
         print_report(JobReport(summaries, targets))
     before = f" ({result.already_done} done before)" if result.already_done else ""
-    problems, trials = plural(result.problems, "problem"), plural(result.trials_written, "trial")
-    note(f"{problems}{before} in {span(took_s)}, {trials} written")
+    note(
+        f"{plural(result.problems, 'problem')}{before} in {span(took_s)}, "
+        f"{plural(result.trials_written, 'trial')} written"
+    )
     if all(target.kind == "cpu" for target in result.targets):
         note("no GPU was found: these are torch's times on this machine's CPU")
     where = "" if store_path == Path(DEFAULT_STORE) else f" --store {shlex.quote(str(store_path))}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from typing import Any
 
@@ -10,7 +10,7 @@ from tunefarm.jobfile.entry import Choice, Entry
 from tunefarm.jobfile.fields import defaults_of
 from tunefarm.jobfile.mistakes import MistakeLog
 from tunefarm.jobfile.where import ConditionError
-from tunefarm.jobfile.wording import spell
+from tunefarm.jobfile.wording import as_written
 from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.job import Protocol, Search, Task
 from tunefarm.model.problem import Problem
@@ -31,7 +31,8 @@ def expand(entry: Entry, search: Mapping[str, Any], measure: Mapping[str, Any], 
     protocol = Protocol(**{**measure, **entry.measure})
     defaults = defaults_of(entry.fields)
     tasks: list[Task] = []
-    invalid: list[tuple[Combination, InvalidProblem]] = []
+    first_invalid: tuple[Combination, InvalidProblem] | None = None
+    invalid = 0
     for steps in product(*entry.axes):
         combination = tuple(choice for step in steps for choice in step)
         values = {choice.field: choice.value for choice in combination}
@@ -41,11 +42,12 @@ def expand(entry: Entry, search: Mapping[str, Any], measure: Mapping[str, Any], 
         if passes is None:
             return []
         if passes and isinstance(made, InvalidProblem):
-            invalid.append((combination, made))
+            first_invalid = first_invalid or (combination, made)
+            invalid += 1
         elif passes and isinstance(made, Problem):
             tasks.append(Task(entry.name or made.label, made, entry_search, protocol))
-    if invalid:
-        _report_invalid(entry, invalid, log)
+    if first_invalid:
+        _report_invalid(entry, *first_invalid, invalid, log)
     elif not tasks:
         message = f"0 of {entry.combinations:,} combinations pass, so nothing is left to tune; loosen the condition"
         log.add(entry.document, (*entry.loc, "where"), message)
@@ -88,13 +90,12 @@ def _passes(
     return True
 
 
-def _report_invalid(entry: Entry, invalid: Sequence[tuple[Combination, InvalidProblem]], log: MistakeLog) -> None:
-    combination, error = invalid[0]
+def _report_invalid(entry: Entry, combination: Combination, error: InvalidProblem, count: int, log: MistakeLog) -> None:
     loc = next((choice.loc for choice in combination if choice.field == error.field), entry.loc)
     message = f"{error.message}{_shown(entry, combination)}"
-    if len(invalid) > 1:
-        message += f", and {len(invalid) - 1:,} combinations more can't be"
-    if entry.combinations > len(invalid):
+    if count > 1:
+        message += f", and {count - 1:,} combinations more can't be"
+    if entry.combinations > count:
         message += "; change the lists, or leave such combinations out by a condition under `where:`"
     log.add(entry.document, loc, message)
 
@@ -102,5 +103,5 @@ def _report_invalid(entry: Entry, invalid: Sequence[tuple[Combination, InvalidPr
 def _shown(entry: Entry, combination: Combination) -> str:
     """The combination, by the fields that vary: ` (with m=8, n=16)`."""
     varying = {choice.field for axis in entry.axes if len(axis) > 1 for choice in axis[0]}
-    shown = [f"{c.field}={spell(c.value).strip('`')}" for c in combination if c.field in varying]
+    shown = [f"{c.field}={as_written(c.value)}" for c in combination if c.field in varying]
     return f" (with {', '.join(shown)})" if shown else ""

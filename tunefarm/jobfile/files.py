@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from tunefarm.jobfile.checking import check
-from tunefarm.jobfile.fields import as_list
+from tunefarm.jobfile.fields import as_list, is_text
 from tunefarm.jobfile.mistakes import MAX_MISTAKES, MistakeLog
-from tunefarm.jobfile.schema import Grammar
+from tunefarm.jobfile.schema import MAX_PATH, Grammar
 from tunefarm.jobfile.wording import closest
 from tunefarm.jobfile.yaml_source import Document, read_document
 
@@ -43,11 +43,10 @@ def read_files(path: Path, grammar: Grammar, log: MistakeLog) -> list[Source]:
 class _Reading:
     grammar: Grammar
     log: MistakeLog
-
-    def __post_init__(self) -> None:
-        self.sources: list[Source] = []
-        self._seen: set[Path] = set()
-        self._root = Path()
+    sources: list[Source] = field(default_factory=list)
+    seen: set[Path] = field(default_factory=set)
+    root: Path = field(default_factory=Path)
+    """The folder that no include may lead out of."""
 
     def read(self, path: Path, name: str, above: tuple[Path, ...]) -> None:
         """Read a file and, before it, what it includes.
@@ -62,14 +61,14 @@ class _Reading:
             return
         here = path.resolve()
         if not above:
-            self._root = here.parent
-        self._seen.add(here)
+            self.root = here.parent
+            self.seen.add(here)
         source = Source(document, check(self.grammar.document, document, (), document.value, self.log))
         if isinstance(document.value, dict):
             if not document.value.keys() & {"ops", "include"} and not _misspelt(document.value):
                 self.log.add(document, (), "`ops` is missing: a list of operations to tune")
             for i, target in enumerate(as_list(document.value.get("include", []))):
-                if isinstance(target, str) and target.isprintable():
+                if isinstance(target, str) and is_text(target, MAX_PATH):
                     self._include(document, i, target, (*above, here))
         self.sources.append(source)
 
@@ -81,17 +80,18 @@ class _Reading:
         except (OSError, RuntimeError):  # a loop of links
             self.log.add(document, loc, "can't be followed: its links lead in a circle")
             return
-        if Path(written).is_absolute() or not target.is_relative_to(self._root):
+        if Path(written).is_absolute() or not target.is_relative_to(self.root):
             self.log.add(
                 document, loc, "leads out of the job's folder; give a path relative to this file, and within it"
             )
         elif target in above:
             names = " -> ".join(p.name for p in (*above[above.index(target) :], target))
             self.log.add(document, loc, f"files include each other in a circle: {names}; remove one `include:`")
-        elif target not in self._seen:
-            if len(self._seen) >= MAX_FILES:
+        elif target not in self.seen:
+            if len(self.seen) >= MAX_FILES:
                 self.log.add(document, loc, f"over {MAX_FILES} files, the most that a job may have")
             else:
+                self.seen.add(target)
                 name = os.path.normpath(Path(document.path).parent / written)
                 self.read(target, name, above)
 

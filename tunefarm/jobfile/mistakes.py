@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tunefarm.model.errors import JobError, Mistake
@@ -48,7 +49,7 @@ class MistakeLog:
         if not self._mistakes:
             return
         if self.full:
-            last = max(self._mistakes)
-            message = f"there may be more: only {MAX_MISTAKES} mistakes are told at a time"
-            self._mistakes.append(Mistake(last.path, last.line, last.column + 1, "", message))
+            *others, last = sorted(self._mistakes)
+            more = f"{last.message} (there may be more mistakes: {MAX_MISTAKES} are told at a time)"
+            raise JobError([*others, replace(last, message=more)])
         raise JobError(self._mistakes)

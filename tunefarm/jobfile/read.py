@@ -39,7 +39,7 @@ def read_job(path: Path, *, limit: int = DEFAULT_LIMIT, problem_types: ProblemTy
     name = _job_name(path, own, log)
     tasks: list[Task] = []
     if own is not None and not log.full and _count_is_within(limit, entries, own, log):
-        search, measure = (settings(_setting(own, name)) for name in ("search", "measure"))
+        search, measure = settings(_setting(own, "search")), settings(_setting(own, "measure"))
         tasks = [task for entry in entries for task in expand(entry, search, measure, log)]
     log.raise_if_any()
     kept = _without_duplicates(tasks)

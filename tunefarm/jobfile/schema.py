@@ -34,6 +34,9 @@ PROBLEM_TYPES: ProblemTypes = {name: operation.problem_type for name, operation 
 SEARCH_FIELDS = fields_of(Search)
 MEASURE_FIELDS = fields_of(Protocol)
 
+MAX_PATH = 1000
+"""Characters of an included file's path."""
+
 _STRICT = ConfigDict(extra="forbid")
 
 
@@ -96,7 +99,7 @@ def _settings_model(name: str, fields: Mapping[str, FieldInfo], doc: str) -> typ
 
 
 def _document_model(search: type[BaseModel], measure: type[BaseModel]) -> type[BaseModel]:
-    path = text_type(longest=1000)
+    path = text_type(longest=MAX_PATH)
     return create_model(
         "job",
         __config__=_STRICT,

@@ -67,7 +67,7 @@ def _fold(word: str) -> str:
 
 
 def spell(value: object) -> str:
-    """A value as a job file would have it, for messages."""
+    """A value in a sentence."""
     if value is None:
         return "nothing"
     if value == "":
@@ -76,4 +76,11 @@ def spell(value: object) -> str:
         return "a list"
     if isinstance(value, dict):
         return "a mapping"
-    return f"`{clip(str(value).lower() if isinstance(value, bool) else str(value))}`"
+    return f"`{clip(as_written(value))}`"
+
+
+def as_written(value: object) -> str:
+    """A scalar as a job file would have it."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)

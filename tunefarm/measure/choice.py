@@ -1,13 +1,12 @@
 """Which of the entrants of a race is the winner, and why each of them stands where it stands. Pure.
 
-Ties are settled by a fixed order, so that two boards with noise of their own choose alike:
+Whoever is still running at the end of a race is tied with its leader: not surely slower, or by less than matters. Ties
+are settled by a fixed order and not by the day's noise, so that two boards choose alike:
 
 1. the stored winner stays, unless the leader is surely faster, and by 1 % or more;
 2. cuDNN's default stays, unless what would replace it is surely faster, and by more than the indifference margin: a
    gain that can't be told from noise is no reason to depart from what everybody runs;
 3. the smaller workspace; 4. the smaller error, to two digits; 5. the name.
-
-3 to 5 choose among entrants whose mean is within the margin of the leader's.
 """
 
 from __future__ import annotations
@@ -46,22 +45,17 @@ class Traits:
 
 
 def choose(race: Race, traits: Mapping[str, Traits]) -> str:
-    """The winner among the entrants that are still running; there must be one.
-
-    Without a finished round (one entrant, or no time) it is the only one, or the first by the order of ties.
-    """
-    for key in race.running:
+    """The winner among the entrants that are still running; there must be one."""
+    ties = race.running
+    for key in ties:
         if traits[key].incumbent:
             return key
-    ties = race.running
-    if race.rounds:
-        leader = race.leader
-        ties = [key for key in race.running if race.gap(key, leader).mean <= INDIFFERENCE]
-    choice = min(ties, key=lambda key: traits[key].preference)
-    for key in race.running:
-        if traits[key].kind is Kind.DEFAULT and key != choice and not is_gain(race.gap(key, choice)):
-            return key
-    return choice
+    default = next((key for key in race.logs if traits[key].kind is Kind.DEFAULT), None)
+    if default in ties:
+        return default
+    if default is not None:
+        ties = [key for key in ties if is_gain(race.gap(default, key))] or [race.leader]
+    return min(ties, key=lambda key: traits[key].preference)
 
 
 def is_gain(default_behind: Gap) -> bool:
@@ -108,15 +102,19 @@ def stand(key: str, winner: str, behind: Gap, traits: Mapping[str, Traits], *, r
         return Standing.TIED, f"tied; the stored winner {won.label} stays until something is 1 % faster"
     if won.kind is Kind.DEFAULT:
         return Standing.TIED, f"no significant gain over {won.label}, cuDNN's default"
-    if behind.mean > INDIFFERENCE:
-        width = 100 * math.expm1(min(behind.half_width, 1.0))
-        return Standing.TIED, f"{behind.percent:.1f} % slower than {won.label}, but uncertain by {width:.1f} %"
+    width = 100 * math.expm1(min(behind.half_width, 1.0))
+    return Standing.TIED, f"tied ({behind.percent:+.1f} ± {width:.1f} %); {_tie_reason(loser, won)}"
+
+
+def _tie_reason(loser: Traits, won: Traits) -> str:
+    if loser.preference < won.preference:
+        return f"unlike {won.label}, not surely faster than cuDNN's default"
     if loser.workspace_bytes > won.workspace_bytes:
         needs, against = byte_count(loser.workspace_bytes), byte_count(won.workspace_bytes)
-        return Standing.TIED, f"tied; needs more workspace ({needs} against {against})"
-    if loser.preference > won.preference and loser.preference[2] > won.preference[2]:
-        return Standing.TIED, f"tied; larger error ({loser.error:.1e} against {won.error:.1e})"
-    return Standing.TIED, f"tied with {won.label}"
+        return f"needs more workspace ({needs} against {against})"
+    if loser.preference[2] > won.preference[2]:
+        return f"larger error ({loser.error:.1e} against {won.error:.1e})"
+    return f"{won.label} comes first by name"
 
 
 def byte_count(count: int) -> str:

@@ -1,11 +1,10 @@
-"""Estimates from few noisy samples. Pure."""
+"""Estimates from few noisy samples. Pure, and without numpy: on lists of ten it takes ten times as long."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
+from statistics import median
 
 WINSORISED = 0.15
 """Share of samples that are pulled in at each end, at least one: about 3 % of timed blocks are contaminated."""
@@ -39,11 +38,13 @@ def winsorised(samples: Sequence[float]) -> tuple[float, float, int]:
     if count < 2:
         return samples[0], math.inf, count
     pulled = max(1, int(WINSORISED * count)) if count >= 5 else 0
-    values = np.sort(np.asarray(samples, dtype=np.float64))
-    values = values.clip(values[pulled], values[count - pulled - 1])
+    ordered = sorted(samples)
+    low, high = ordered[pulled], ordered[count - 1 - pulled]
+    values = [min(max(value, low), high) for value in ordered]
     left = count - 2 * pulled
-    error = float(values.std(ddof=1)) * (count - 1) / ((left - 1) * math.sqrt(count))
-    return float(values.mean()), error, left
+    mean = sum(values) / count
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+    return mean, deviation * (count - 1) / ((left - 1) * math.sqrt(count)), left
 
 
 def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
@@ -52,7 +53,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
     The interval is the narrowest pair of order statistics, alike far from both ends, that holds the median of any
     continuous distribution with probability 0.95 or more. Below six samples there is none, and the range is given.
     """
-    values = np.sort(np.asarray(samples, dtype=np.float64))
+    values = sorted(samples)
     count = len(values)
     outside, depth = 0.0, 0
     while True:  # the chance that the median lies beyond the depth-th value from either end
@@ -61,4 +62,4 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float, float]:
             break
         depth += 1
     depth = max(depth - 1, 0)
-    return float(np.median(values)), float(values[depth]), float(values[count - 1 - depth])
+    return median(values), values[depth], values[count - 1 - depth]

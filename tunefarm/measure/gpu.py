@@ -48,7 +48,7 @@ class Gpu:
 
     def delay(self, us: float) -> None:
         """Keep the stream busy for about so many microseconds, so that the host can enqueue what follows."""
-        torch.cuda._sleep(int(us * self._mhz))  # noqa: SLF001 - torch's only spin kernel
+        _spin(int(us * self._mhz))
 
     def sweep_l2(self) -> None:
         """Read twice the size of L2. Reading leaves clean lines; written ones would be charged to the next kernel."""
@@ -73,7 +73,7 @@ class Gpu:
         source = torch.ones(size, dtype=torch.uint8, device=self.device)
         target = torch.empty_like(source)
         self.wake()
-        return 2 * size / min(self._elapsed_us(lambda: target.copy_(source)) for _ in range(8))
+        return 2 * size / min(_elapsed_us(lambda: target.copy_(source)) for _ in range(8))
 
     @cached_property
     def flops_per_us(self) -> float:
@@ -83,7 +83,7 @@ class Gpu:
         a, b = (torch.randn(size, size, device=self.device, generator=generator).half() for _ in range(2))
         out = torch.empty_like(a)
         self.wake()
-        return 2 * size**3 / min(self._elapsed_us(lambda: torch.mm(a, b, out=out)) for _ in range(8))
+        return 2 * size**3 / min(_elapsed_us(lambda: torch.mm(a, b, out=out)) for _ in range(8))
 
     def _steady_mhz(self) -> float:
         """Work until the SM clock, read in band, is steady. Returns it, in cycles of a microsecond."""
@@ -91,9 +91,7 @@ class Gpu:
         readings: list[float] = []
         while time.perf_counter() < limit:
             self._multiply(_WAKE_S)
-            readings.append(
-                _CLOCK_CYCLES / self._elapsed_us(lambda: torch.cuda._sleep(_CLOCK_CYCLES))  # noqa: SLF001 - as above
-            )
+            readings.append(_CLOCK_CYCLES / _elapsed_us(lambda: _spin(_CLOCK_CYCLES)))
             latest = readings[-_STEADY_READINGS:]
             if len(latest) == _STEADY_READINGS and max(latest) <= min(latest) * (1 + _STEADY):
                 break
@@ -108,10 +106,16 @@ class Gpu:
             torch.cuda.synchronize()
         self.was_busy()
 
-    def _elapsed_us(self, work: Callable[[], object]) -> float:
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) * 1e3
+
+def _spin(cycles: int) -> None:
+    """Keep one multiprocessor busy for so many cycles of its clock."""
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001 - torch's only spin kernel
+
+
+def _elapsed_us(work: Callable[[], object]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) * 1e3

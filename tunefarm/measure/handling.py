@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,7 @@ class Handling:
 
     def __init__(
         self,
+        *,
         problem: Problem,
         operation: Operation[Any],
         protocol: Protocol,
@@ -110,24 +112,26 @@ class Handling:
         A block that can't be captured into a graph is one of plain launches, and says so.
         """
         timer = self._bench.timer
+        prepared = None
         with self._step(entry, Stage.TIME, self._deadline_s(entry, rotation)):
             assert entry.executable
             sets = [self._pool.bind(entry.executable, i) for i in range(rotation.sets)]
             launches = [sets[i % len(sets)].launch for i in range(rotation.launches)]
             try:
-                return Prepared(sets, rotation, method, timer.block(launches, method, sweep=rotation.sweep))
+                prepared = Prepared(sets, rotation, method, timer.block(launches, method, sweep=rotation.sweep))
             except CaptureError as error:
                 if self._bench.is_lost():
                     raise
                 block = timer.block(launches, timer.plain, sweep=rotation.sweep)
-                return Prepared(sets, rotation, timer.plain, block, uncaptured=str(error))
-        return None
+                prepared = Prepared(sets, rotation, timer.plain, block, uncaptured=str(error))
+        return prepared
 
     def sample(self, entry: Entry, prepared: Prepared) -> float | None:
         """Microseconds of one launch, from one block. None if the candidate fell out."""
+        us = math.nan
         with self._step(entry, Stage.TIME, self._deadline_s(entry, prepared.rotation)):
-            return prepared.run()
-        return None
+            us = prepared.run()
+        return None if entry.outcome else us
 
     def recheck(self, entry: Entry, prepared: Prepared) -> bool:
         """Judge what a timed block leaves behind, and its time. False if the candidate fell out."""

@@ -33,7 +33,7 @@ PATIENT_ROUNDS = 10
 PATIENT_ENTRANTS = 8
 PATIENT_US = 50e3
 """A race of few entrants, or of cheap ones, drops nobody before round 10: there is nothing to save."""
-RACE_CAP_S = 0.4
+RACE_CAP_US = 400e3
 
 
 class Kind(Enum):
@@ -205,6 +205,17 @@ class Race:
     def _keep(self, keys: Iterable[str]) -> None:
         self.running = list(keys)
         self._settled = len(self.running) < 2
+
+
+def is_patient(entrants: int, round_us: float) -> bool:
+    """Whether a race of so many, whose round takes so long, should drop nobody before round 10."""
+    cost_us = PATIENT_ROUNDS * round_us
+    return cost_us <= PATIENT_US or (entrants <= PATIENT_ENTRANTS and cost_us <= RACE_CAP_US)
+
+
+def cap_s(round_us: float) -> float:
+    """Seconds after which a race begins no more rounds: enough for ten, and 0.4 at least."""
+    return max(RACE_CAP_US, 10 * round_us) / 1e6
 
 
 def block_launches(us: float, *, screen: bool = False) -> int:

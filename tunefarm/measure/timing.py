@@ -182,9 +182,7 @@ class CudaTimer(Timer):
 
         return sample
 
-    def _sample(
-        self, first: Launch, work: Callable[[], None], delay_us: float, *, sweep: bool
-    ) -> tuple[float, float]:
+    def _sample(self, first: Launch, work: Callable[[], None], delay_us: float, *, sweep: bool) -> tuple[float, float]:
         """(microseconds between the events, microseconds that the host took to enqueue what is between them)."""
         import torch
 
@@ -193,7 +191,7 @@ class CudaTimer(Timer):
             first()
         elif sweep:
             self._gpu.sweep_l2()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self._gpu.delay(delay_us)
         start.record()
         began = time.perf_counter_ns()
@@ -216,7 +214,8 @@ def _captured(launches: Sequence[Launch]) -> torch.cuda.CUDAGraph:
     import torch
 
     graph = torch.cuda.CUDAGraph()
-    current, stream = torch.cuda.current_stream(), torch.cuda.Stream()
+    current = torch.cuda.current_stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(current)
     failure: Exception | None = None
     with torch.cuda.stream(stream):

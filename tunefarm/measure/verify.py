@@ -1,4 +1,4 @@
-"""Whether outputs are right, against a float64 reference. Runs where the tensors are; one wait for the device a verdict.
+"""Whether outputs are right, against a float64 reference. Runs where the tensors are; a verdict waits for them once.
 
 An output is seen as a matrix: its innermost axis in memory makes the columns, all others in their order the rows. So a
 channels-last convolution is the product that it is computed as, and an attention's rows are those of one head.
@@ -8,7 +8,7 @@ With e the error and r the reference, u the unit roundoff of the output's type a
 - l2 = |e| / |r|.
 - block = largest over 32 x 32 blocks of rms(e) / max(rms(r of the block), rms / 10): a tile that lost some products.
 - element = largest |e| / (u max(|r|, rms / 8)): a single wrong element. One correct rounding makes at most 1. An
-  attention's rows are of unlike size, and errors within a row alike, so there it is u max(|r|, rms of the row, rms / 8).
+  attention's rows are of unlike size, errors in a row alike, so there it is u max(|r|, rms of the row, rms / 8).
 - gain = <e, r> / <r, r>: a scale that is off by less than any element's gate.
 
 What is not finite must be so where the reference is, and with its sign.
@@ -107,7 +107,7 @@ class _Expected:
         self.spec = spec
         self._columns = min((i for i, n in enumerate(spec.shape) if n > 1), key=spec.strides.__getitem__, default=-1)
         r = self._matrix_order(reference.double()).contiguous()
-        # Cast to the output's type, larger values become infinite; compared, not cast, lest freed memory hold the answer
+        # Larger values become infinite in the output's type. Not found out by a cast, lest freed memory hold the answer
         top = torch.finfo(getattr(torch, spec.dtype)).max * (1 + spec.dtype.roundoff / 2)
         finite = r.abs() < top
         self._special: torch.Tensor | None = None
@@ -122,7 +122,7 @@ class _Expected:
         self._by_row = by_row
         self._rows = max(BLOCK, _CHUNK // self._r.shape[1] // BLOCK * BLOCK)
         floor = (self._rms / 10) ** 2 * BLOCK**2  # of a whole block: a part at an edge has too few elements for its own
-        self._block_squares = [_block_sums(r_part * r_part).clamp_min_(floor) for r_part in self._r.split(self._rows)]
+        self._block_squares = [_block_sums(part * part).clamp_min_(floor) for part in self._chunks(self._r)]
 
     def misfit(self, y: torch.Tensor | None) -> str:
         """What is wrong with an output's type or shape; empty if nothing is."""
@@ -146,7 +146,8 @@ class _Expected:
             alike = torch.where(self._finite, y.isfinite(), (y == self._special) | (y.isnan() & self._special.isnan()))
             misplaced = alike.logical_not_().sum()
             e = torch.where(self._finite, e, 0.0)
-        parts = zip(e.view(self._r.shape).split(self._rows), self._r.split(self._rows), self._block_squares, strict=True)
+        errors = self._chunks(e.view(self._r.shape))
+        parts = zip(errors, self._chunks(self._r), self._block_squares, strict=True)
         figures = torch.stack([self._measure_rows(*part) for part in parts])
         sums, largest = figures[:, :2].sum(0) / self._squares, figures[:, 2:].amax(0)
         return torch.cat([sums, largest, misplaced.double().view(1)])
@@ -166,6 +167,9 @@ class _Expected:
             ]
         )
 
+    def _chunks(self, matrix: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.split(matrix, self._rows)
+
     def _matrix_order(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.movedim(self._columns, -1)
 
@@ -179,7 +183,9 @@ def _sums_of_32(matrix: torch.Tensor, dim: int) -> torch.Tensor:
     missing = -matrix.shape[dim] % BLOCK
     if missing:
         matrix = pad(matrix, (0, missing) if dim == 1 else (0, 0, 0, missing))
-    return matrix.unflatten(dim, (-1, BLOCK)).sum(dim + 1)
+    shape = list(matrix.shape)
+    shape[dim : dim + 1] = [-1, BLOCK]
+    return matrix.reshape(shape).sum(dim + 1)
 
 
 def worst(verdict: Verdict) -> float:

@@ -42,7 +42,11 @@ class Damage:
 
 
 class Folder:
-    """A store's folder. Any number of processes may publish into it at once, with no lock."""
+    """A store's folder. Any number of processes may publish into it at once, with no lock.
+
+    Drafts are written in `tmp`, since no hidden name is skipped by every tool that reads a folder of Parquet. A writer
+    that is killed leaves its draft there, where nobody reads it.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -55,7 +59,7 @@ class Folder:
         """Make a file appear with its whole content, to stay after a power loss once this returns.
 
         Raises:
-            StoreError: it can't be written. Nothing has appeared then.
+            StoreError: it can't be written, or can't be made to stay. If it has appeared all the same, then whole.
         """
         path = self.path(name)
         draft = self.path(f"tmp/{secrets.token_hex(8)}")
@@ -70,9 +74,7 @@ class Folder:
                 draft.rename(path)
                 _sync_folder(path.parent)
             finally:
-                with suppress(
-                    OSError
-                ):  # after the rename there is none; a killed writer leaves one, which nobody reads
+                with suppress(OSError):  # the rename took it, or it was never made
                     draft.unlink()
         except OSError as error:
             mend = _MENDS.get(error.errno or 0, "check the file system that the store is on")
@@ -135,7 +137,7 @@ class Parts:
         self._damage: dict[str, Damage] = {}
 
     def publish(self, name: str, data: bytes, rows: int) -> None:
-        """Add a part under a `new_part_name`. Raises StoreError, with nothing added."""
+        """Add a part under a `new_part_name`. Raises StoreError."""
         proof = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "rows": rows}
         self._folder.publish(f"meta/{self._table}/{name}.json", json.dumps(proof).encode())
         self._folder.publish(f"{self._table}/{name}{SUFFIX}", data)

@@ -43,7 +43,7 @@ class Proposals:
         rows = self.table.read(PROPOSALS.names, pc.field("target") == target)
         rows = rows.sort_by([("proposed_at", "ascending"), *PLACE_ORDER])
         latest = {(row["problem"], row["search"], row["engine"]): row for row in rows.to_pylist()}
-        return {key: _proposal(row) for key, row in latest.items()}
+        return {key: found for key, row in latest.items() if (found := _proposal(row)) is not None}
 
 
 def _row(stored: StoredProposal) -> Row:
@@ -59,6 +59,9 @@ def _row(stored: StoredProposal) -> Row:
     }
 
 
-def _proposal(row: Row) -> Proposal:
-    candidates = tuple(Candidate.from_dict(payload) for payload in json.loads(row["candidates_json"]))
+def _proposal(row: Row) -> Proposal | None:
+    try:
+        candidates = tuple(Candidate.from_dict(payload) for payload in json.loads(row["candidates_json"]))
+    except (KeyError, TypeError, ValueError):  # another version's candidates: the engine is asked again
+        return None
     return Proposal(row["engine"], candidates, row["refusal"])

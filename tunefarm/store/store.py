@@ -55,7 +55,7 @@ class Store:
         return cls(open_folder(path, create=create), problem_from_dict)
 
     def append_trials(self, trials: Sequence[Trial]) -> None:
-        """Publish trials: all of them or, with an error, none. So do the other two."""
+        """Publish trials together: a reader sees all of them or none. So with plans and proposals."""
         self._trials.append(trials)
 
     def append_plans(self, plans: Sequence[StoredPlan]) -> None:
@@ -135,5 +135,6 @@ class Store:
         return run_query(query, self._datasets(needed), parameters)
 
     def _datasets(self, names: Collection[str]) -> dict[str, Any]:
-        datasets = {name: self._tables[name].dataset().replace_schema(VIEWS[name]) for name in names}
+        tables = {name: self._tables[name] for name in names}
+        datasets = {name: t.steadily(t.dataset).replace_schema(VIEWS[name]) for name, t in tables.items()}
         return {**datasets, "targets": self._targets.table()}

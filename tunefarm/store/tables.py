@@ -38,7 +38,7 @@ class Table:
         self._dataset_parts: tuple[Path, ...] = ()
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Publish rows as one part: all of them, or none and an error.
+        """Publish rows as one part, so that readers see all of them or none.
 
         Raises:
             StoreError: the part can't be written.

@@ -14,7 +14,7 @@ from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Trial
 from tunefarm.store.parts import Folder
-from tunefarm.store.rows import ProblemFromDict, trial_of, trial_row
+from tunefarm.store.rows import ProblemFromDict, Row, trial_of, trial_row
 from tunefarm.store.schema import PLACE_ORDER, TRIALS
 from tunefarm.store.tables import Table
 
@@ -41,24 +41,16 @@ class Trials:
     ) -> list[Trial]:
         """The latest trial of each key, oldest first; None lets everything through.
 
-        Rows of a word's older meaning (their key is not the one that this version would give) are no current trials.
+        Rows in another version's words (their key is not the one that this version would give) are no current trials.
 
         Raises:
             StoreError: the store can't be read.
         """
         rows = _latest(self.table.read(TRIALS.names, _where(problems, target, protocols)))
-        known: dict[str, Problem | None] = {}
-        trials = []
-        for row in rows.to_pylist():
-            key = row["problem"]
-            if key not in known:
-                known[key] = self._problem(row["op"], row["problem_json"])
-            problem = known[key]
-            trial = problem and trial_of(row, problem)
-            if trial and trial.key == row["trial_key"]:
-                trials.append(trial)
+        known: dict[str, Problem] = {}
+        trials = [trial for row in rows.to_pylist() if (trial := self._rebuilt(row, known)) is not None]
         if strange := len(rows) - len(trials):
-            _log.warning("%d of %d stored trials are of another version's problems: left out", strange, len(rows))
+            _log.warning("%d of %d stored trials are in another version's words: left out", strange, len(rows))
         return trials
 
     def names(self) -> list[tuple[str, str, str]]:
@@ -67,11 +59,15 @@ class Trials:
         found = self.table.read(columns).group_by(columns).aggregate([])
         return sorted((row["problem"], row["name"], row["label"]) for row in found.to_pylist())
 
-    def _problem(self, op: str, text: str) -> Problem | None:
+    def _rebuilt(self, row: Row, known: dict[str, Problem]) -> Trial | None:
+        """The trial of a row, or None if its words mean nothing here, or something else. `known`: problems by key."""
         try:
-            return self._problem_from_dict(op, json.loads(text))
-        except (InvalidProblem, TypeError, ValueError):  # TypeError: a field that this version has no more, or lacks
+            problem = known.get(row["problem"]) or self._problem_from_dict(row["op"], json.loads(row["problem_json"]))
+            known[row["problem"]] = problem
+            trial = trial_of(row, problem)
+        except (InvalidProblem, TypeError, ValueError):  # TypeError: a field that this version lacks, or has too many
             return None
+        return trial if trial.key == row["trial_key"] else None
 
 
 def _where(
