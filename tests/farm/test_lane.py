@@ -11,7 +11,7 @@ from tunefarm.farm.lane import MAX_LOSSES, BuildCall, Call, Lane, MeasureCall, P
 from tunefarm.farm.messages import BuildReport, MeasureReport, PlanFacts, ProposeReport
 from tunefarm.model.candidate import Candidate, Proposal
 from tunefarm.model.job import Search, Task
-from tunefarm.model.trial import Failure, Outcome, Stage, Status, trial_key
+from tunefarm.model.trial import Failure, Measurement, Outcome, Stage, Standing, Status, trial_key
 from tunefarm.ops.matmul import MatmulProblem
 
 TARGET = "target"
@@ -28,14 +28,17 @@ def candidates(count: int) -> tuple[Candidate, ...]:
 class Simulation:
     """Runs a lane with workers that answer in random order, fail builds and get lost."""
 
-    def __init__(self, tasks: list[Task], builders: int, measurers: int, seed: int, loss: float) -> None:
+    def __init__(
+        self, tasks: list[Task], builders: int, measurers: int, *, seed: int, loss: float, failing: float = 0.3
+    ) -> None:
+        self.failing = failing
+        self.more: dict[Task, int] = {}
         self.random = random.Random(seed)
         self.loss = loss
         self.lane = Lane(TARGET, [Pending(t, ("cudnn",)) for t in tasks], set(), builders)
         self.builders, self.measurers = list(range(builders)), list(range(measurers))
         self.under_way: list[tuple[Call, list[int], int]] = []
         self.rows: Counter[tuple[str, str]] = Counter()
-        self.done: Counter[str] = Counter()
         self.built_by: dict[str, set[int]] = {}
 
     def run(self, count: dict[str, int]) -> None:
@@ -69,10 +72,11 @@ class Simulation:
             if finished is None:
                 return
         elif isinstance(call, ProposeCall):
-            proposal = Proposal("cudnn", candidates(count[name]), None if count[name] else "unsupported")
+            number = count[name] + self.more.get(call.pending.task, 0)
+            proposal = Proposal("cudnn", candidates(number), None if number else "unsupported")
             finished = self.lane.proposed(call, ProposeReport((proposal,)))
         elif isinstance(call, BuildCall):
-            failed = [c for c in call.candidates if self.random.random() < 0.3]
+            failed = [c for c in call.candidates if self.random.random() < self.failing]
             built = [c for c in call.candidates if c not in failed]
             report = BuildReport(
                 tuple(PlanFacts(c, "d", 1, 0, 1.0, ()) for c in built),
@@ -81,10 +85,19 @@ class Simulation:
             finished = self.lane.built(call, report, tuple(built))
         else:
             plans = [c for batch in call.pending.plans for c in batch]
-            outcomes = tuple(Outcome(c, Status.MEASURED, Stage.TIME) for c in plans)
+            times = Measurement(1.0, 1.0, 1.0, "wall", ())
+            outcomes = tuple(
+                Outcome(
+                    c,
+                    Status.MEASURED,
+                    Stage.TIME,
+                    measurement=times,
+                    standing=Standing.WON if c.name == "eng0" else Standing.SLOWER,
+                )
+                for c in plans
+            )
             finished = self.lane.measured(call, MeasureReport(outcomes))
         self.rows.update((name, outcome.candidate.name) for outcome in finished.outcomes)
-        self.done[name] += finished.done
 
 
 @settings(max_examples=200, deadline=None)
@@ -99,21 +112,21 @@ def test_every_candidate_has_one_row_and_every_problem_ends_once(
 ) -> None:
     tasks = [task(i + 1) for i in range(len(counts))]
     count = {t.name: n for t, n in zip(tasks, counts, strict=True)}
-    simulation = Simulation(tasks, builders, measurers, seed, loss=0.0)
+    simulation = Simulation(tasks, builders, measurers, seed=seed, loss=0.0)
     simulation.run(count)
     expected = {(n, c.name) for n, k in count.items() for c in candidates(k)}
     expected |= {(n, "(none)") for n, k in count.items() if not k}
     assert simulation.rows == Counter(dict.fromkeys(expected, 1))
-    assert simulation.done == Counter(dict.fromkeys(count, 1))
+    assert simulation.lane.done == len(tasks)
 
 
 @settings(max_examples=100, deadline=None)
 @given(counts=st.lists(st.integers(1, 12), min_size=1, max_size=20), seed=st.integers(0, 2**32))
 def test_lost_workers_neither_lose_a_problem_nor_keep_it_for_ever(counts: list[int], seed: int) -> None:
     tasks = [task(i + 1) for i in range(len(counts))]
-    simulation = Simulation(tasks, 3, 2, seed, loss=0.3)
+    simulation = Simulation(tasks, 3, 2, seed=seed, loss=0.3)
     simulation.run({t.name: n for t, n in zip(tasks, counts, strict=True)})
-    assert all(simulation.done[t.name] == 1 for t in tasks)
+    assert simulation.lane.done == len(tasks)
     assert all(simulation.rows[t.name, "eng0"] or simulation.rows[t.name, "(none)"] for t in tasks)
 
 
@@ -126,7 +139,7 @@ def test_a_problem_is_given_up_after_its_third_lost_worker_with_the_reason() -> 
         assert call is not None
         finished = lane.lost(call, "node died")
     assert finished is not None
-    assert finished.done
+    assert lane.done == 1
     assert [(o.status, o.reason) for o in finished.outcomes] == [(Status.FAILED, "node died")]
     assert lane.is_done
 
@@ -148,8 +161,8 @@ def test_only_what_the_store_lacks_is_built(finished_count: int) -> None:
     lane = Lane(TARGET, [Pending(t, ("cudnn",))], finished, 1)
     call = lane.next_for_builder(0)
     assert isinstance(call, ProposeCall)
-    done = lane.proposed(call, ProposeReport((Proposal("cudnn", candidates(5)),))).done
-    assert done is (finished_count == 5)
+    lane.proposed(call, ProposeReport((Proposal("cudnn", candidates(5)),)))
+    assert lane.done == (finished_count == 5)
     built: list[Candidate] = []
     while isinstance(build := lane.next_for_builder(0), BuildCall):
         built.extend(build.candidates)
@@ -171,3 +184,14 @@ def test_compiling_and_timing_alternate() -> None:
     measure = lane.next_for_measurer()
     assert measure is not None
     assert lane.next_for_builder(0) is None
+
+
+def test_tasks_that_differ_in_their_search_alone_share_candidates_and_race_again_only_what_is_new() -> None:
+    plain, dynamic = task(1), task(1, dynamic=True)
+    simulation = Simulation([plain, dynamic], 4, 2, seed=3, loss=0.0, failing=0.0)
+    simulation.more = {dynamic: 3}
+    simulation.run({plain.name: 5})
+    names = [c.name for c in candidates(8)]
+    # The winner races once more beside the three that only the second proposes.
+    assert simulation.rows == Counter({(plain.name, name): 1 + (name == "eng0") for name in names})
+    assert simulation.lane.done == 2

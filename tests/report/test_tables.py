@@ -4,8 +4,8 @@ from rich.console import Console
 from tests.report.make import TARGET, cudnn, failed, refused, small_sweep, torch, trial
 from tunefarm.model.trial import Stage, Standing, Status
 from tunefarm.report.candidates import CandidateReport
-from tunefarm.report.figures import duration, microseconds, printable, size
-from tunefarm.report.job import UNBOUND, JobReport
+from tunefarm.report.figures import UNBOUND, duration, microseconds, printable, size
+from tunefarm.report.job import JobReport
 from tunefarm.report.rows import rows_table
 from tunefarm.report.summary import summarize
 
@@ -61,8 +61,7 @@ def test_gains_over_different_numbers_of_problems_say_so():
         trial(torch("eager"), 20.0, n=2, standing=Standing.WON),
     ]
     assert job_report(rows)[-2] == (
-        "winner against cuDNN's default 1.00x over 1 problem, against torch 1.41x over 2 problems, "
-        "against eager torch 1.41x over 2 problems (geometric means)"
+        "winner against cuDNN's default 1.00x over 1 problem, against torch 1.41x over 2 problems (geometric means)"
     )
 
 
@@ -70,6 +69,15 @@ def test_a_figure_that_no_problem_has_gets_no_column():
     header = job_report([trial(torch("eager"), 20.0, standing=Standing.WON)])[1]
     assert "cuDNN" not in header
     assert "spread" not in header
+
+
+def test_eager_torch_is_told_only_where_another_variant_is_faster():
+    rows = [trial(torch("eager"), 20.0, n=1, standing=Standing.WON)]
+    assert "eager torch" not in "\n".join(job_report(rows))
+    rows.append(trial(torch("compile"), 19.0, n=2, standing=Standing.WON))
+    rows.append(trial(torch("eager"), 20.0, n=2))
+    assert "eager torch" in job_report(rows)[1]
+    assert job_report(rows)[-2].count("against") == 2
 
 
 def test_an_engine_without_candidates_is_told_with_its_reason_once():

@@ -7,11 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tunefarm.report.figures import UNBOUND
+
 if TYPE_CHECKING:  # a third of what `--help` may take
     from rich.console import RenderableType
-
-UNBOUND = 100_000
-"""Columns of an output that is no terminal: its lines are never folded."""
 
 
 def note(text: str) -> None:

@@ -12,7 +12,7 @@ from tunefarm.farm.messages import BuildReport, MeasureReport, PlanFacts, Propos
 from tunefarm.model.candidate import Candidate, refused_candidate
 from tunefarm.model.job import Task
 from tunefarm.model.keys import content_key
-from tunefarm.model.trial import Failure, Outcome, Stage, Status, trial_key
+from tunefarm.model.trial import Failure, Outcome, Stage, Standing, Status, trial_key
 
 BUILD_CHUNK = 4
 """Candidates a build call: enough to share the graph and its heuristic query, few enough to spread over the cores."""
@@ -49,8 +49,24 @@ class Pending:
 
     def start_building(self) -> None:
         """Queue every candidate, from nothing."""
-        self.unbuilt = deque(dict.fromkeys((*self.candidates, *self.anchors)))
+        self.unbuilt = deque(dict.fromkeys((*self.candidates, *self.anchors)) if self.candidates else ())
         self.facts, self.plans, self.building = {}, [], 0
+
+    def remember(self, measured: Iterable[Outcome]) -> None:
+        """Take the stored or latest winner as incumbent, and it and the baselines as anchors."""
+        anchors = {candidate.key: candidate for candidate in self.anchors}
+        for outcome in measured:
+            candidate = outcome.candidate
+            if outcome.standing is Standing.WON:
+                self.incumbent = candidate.key
+            if outcome.standing is Standing.WON or candidate.is_default or candidate.engine == "torch":
+                anchors[candidate.key] = candidate
+        self.anchors = tuple(anchors.values())
+
+    @property
+    def slot(self) -> tuple[str, str]:
+        """What only one task may have in hand at a time: tasks that differ in their search alone share candidates."""
+        return self.task.problem.key, self.task.protocol.key
 
     @property
     def is_built(self) -> bool:
@@ -90,8 +106,6 @@ class Finished:
     task: Task
     outcomes: tuple[Outcome, ...]
     facts: dict[str, PlanFacts]
-    done: bool
-    """Whether the problem needs no more."""
 
 
 class Lane:
@@ -112,8 +126,11 @@ class Lane:
         self._todo = deque(pending)
         self._open: list[Pending] = []
         self._ready: deque[Pending] = deque()
+        self._taken: set[tuple[str, str]] = set()
         self._compiling = 0
         self._measuring = 0
+        self.done = 0
+        """Problems that need no more."""
 
     @property
     def is_done(self) -> bool:
@@ -131,16 +148,14 @@ class Lane:
                 pending.building += 1
                 self._compiling += 1
                 return BuildCall(pending, chunk)
-        if self._todo and len(self._open) + len(self._ready) < BURST_PROBLEMS:
-            pending = self._todo.popleft()
-            self._open.append(pending)
-            if not pending.engines:
-                pending.start_building()
-                self._settle(pending)
-                return self.next_for_builder(builder)
+        opened = self._open_next()
+        if opened is None:
+            return None
+        if opened.engines:
             self._compiling += 1
-            return ProposeCall(pending)
-        return None
+            return ProposeCall(opened)
+        self._start_building(opened)
+        return self.next_for_builder(builder)
 
     def next_for_measurer(self) -> MeasureCall | None:
         """What an idle measuring worker should do, if anything."""
@@ -152,7 +167,7 @@ class Lane:
     def turn(self) -> None:
         """Change the phase where the present one has nothing left to do and nothing under way."""
         if self.phase is Phase.COMPILE:
-            full = len(self._ready) >= BURST_PROBLEMS or not self._todo
+            full = len(self._ready) >= BURST_PROBLEMS or all(p.slot in self._taken for p in self._todo)
             if self._ready and not self._compiling and not self._open and full:
                 self.phase = Phase.MEASURE
         elif not self._ready and not self._measuring:
@@ -164,16 +179,15 @@ class Lane:
         pending = call.pending
         pending.engines = ()
         candidates = [c for p in report.proposals for c in p.candidates]
-        pending.candidates = (*pending.candidates, *self.unfinished(pending.task, candidates))
+        pending.candidates = (*pending.candidates, *candidates)
         refusals = [
             Failure(refused_candidate(p.engine), Status.DECLINED, Stage.PROPOSE, p.refusal)
             for p in report.proposals
             if p.refusal
         ]
-        if pending.candidates:
-            pending.start_building()
-        done = self._settle(pending)
-        return Finished(pending.task, tuple(Outcome.of(f) for f in (*refusals, *report.failures)), {}, done)
+        outcomes = tuple(Outcome.of(f) for f in (*refusals, *report.failures))
+        self._start_building(pending)
+        return Finished(pending.task, outcomes, {})
 
     def built(self, call: BuildCall, report: BuildReport, plans: object) -> Finished:
         """Take in built plans, and a handle on their bytes. Failures are rows at once."""
@@ -183,13 +197,14 @@ class Lane:
         pending.facts.update({facts.candidate.key: facts for facts in report.built})
         if report.built:
             pending.plans.append(plans)
-        done = self._settle(pending)
-        return Finished(pending.task, tuple(Outcome.of(f) for f in report.failures), {}, done)
+        self._settle(pending)
+        return self._finish(pending, tuple(Outcome.of(f) for f in report.failures))
 
     def measured(self, call: MeasureCall, report: MeasureReport) -> Finished:
         """Take in the outcomes of a problem."""
         self._measuring -= 1
-        return Finished(call.pending.task, report.outcomes, call.pending.facts, done=True)
+        self._end(call.pending)
+        return self._finish(call.pending, report.outcomes)
 
     def lost(self, call: Call, reason: str) -> Finished | None:
         """Take a call back whose worker was lost. Rows only if it was lost too often."""
@@ -198,30 +213,59 @@ class Lane:
         given_up = pending.losses >= MAX_LOSSES
         if isinstance(call, MeasureCall):
             self._measuring -= 1
-        else:
+            if not given_up:  # the plans may have gone with the worker's node, so they are built again
+                self._taken.discard(pending.slot)
+                self._todo.append(pending)
+                return None
+            failed = [(facts.candidate, Stage.LOAD) for facts in pending.facts.values()]
+            self._end(pending)
+        elif isinstance(call, BuildCall):
             self._compiling -= 1
-        if isinstance(call, BuildCall):
             pending.building -= 1
             if not given_up:
                 pending.unbuilt.extendleft(reversed(call.candidates))
                 return None
-            failures = [Failure(c, Status.FAILED, Stage.BUILD, reason) for c in call.candidates]
-        elif isinstance(call, ProposeCall):
+            failed = [(candidate, Stage.BUILD) for candidate in call.candidates]
+            self._settle(pending)
+        else:
+            self._compiling -= 1
             self._open.remove(pending)
             if not given_up:
+                self._taken.discard(pending.slot)
                 self._todo.appendleft(pending)
                 return None
-            failures = [Failure(refused_candidate(e), Status.FAILED, Stage.PROPOSE, reason) for e in pending.engines]
-            return Finished(pending.task, tuple(map(Outcome.of, failures)), {}, done=True)
-        else:
-            if not given_up:  # the plans may have gone with the worker's node, so they are built again
-                pending.start_building()
-                self._todo.append(pending)
-                return None
-            failures = [Failure(f.candidate, Status.FAILED, Stage.LOAD, reason) for f in pending.facts.values()]
-            return Finished(pending.task, tuple(map(Outcome.of, failures)), pending.facts, done=True)
-        done = self._settle(pending)
-        return Finished(pending.task, tuple(map(Outcome.of, failures)), {}, done)
+            failed = [(refused_candidate(engine), Stage.PROPOSE) for engine in pending.engines]
+            self._end(pending)
+        failures = [Failure(candidate, Status.FAILED, stage, reason) for candidate, stage in failed]
+        return self._finish(pending, tuple(Outcome.of(f) for f in failures))
+
+    def _open_next(self) -> Pending | None:
+        """Take the next problem in hand, if the burst has room and none of its twins is in hand."""
+        if len(self._open) + len(self._ready) >= BURST_PROBLEMS:
+            return None
+        pending = next((p for p in self._todo if p.slot not in self._taken), None)
+        if pending is not None:
+            self._todo.remove(pending)
+            self._open.append(pending)
+            self._taken.add(pending.slot)
+        return pending
+
+    def _start_building(self, pending: Pending) -> None:
+        """Queue what the store lacks, and if that is anything, the anchors to race it against."""
+        pending.candidates = self.unfinished(pending.task, pending.candidates)
+        pending.start_building()
+        self._settle(pending)
+
+    def _finish(self, pending: Pending, outcomes: tuple[Outcome, ...]) -> Finished:
+        """Rows of a call; and what they mean for twins of the problem that still wait."""
+        for outcome in outcomes:
+            self._finished.add(self._key(pending.task, outcome.candidate))
+        measured = [outcome for outcome in outcomes if outcome.measurement is not None]
+        if measured:
+            for twin in self._todo:
+                if twin.slot == pending.slot:
+                    twin.remember(measured)
+        return Finished(pending.task, outcomes, pending.facts)
 
     def unfinished(self, task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Candidates of a task that the store has no trial of."""
@@ -236,12 +280,16 @@ class Lane:
             return True
         return int(content_key("structure", {"s": pending.task.problem.structure}), 16) % self._builders == builder
 
-    def _settle(self, pending: Pending) -> bool:
-        """Move a problem on if nothing is left to build. True if nothing was built either: the problem is done."""
+    def _settle(self, pending: Pending) -> None:
+        """Move a problem on if nothing is left to build: to the device if it has plans, else to its end."""
         if not pending.is_built:
-            return False
+            return
         self._open.remove(pending)
         if pending.plans:
             self._ready.append(pending)
-            return False
-        return True
+        else:
+            self._end(pending)
+
+    def _end(self, pending: Pending) -> None:
+        self._taken.discard(pending.slot)
+        self.done += 1

@@ -8,7 +8,7 @@ from tunefarm.farm.lane import Pending
 from tunefarm.model.candidate import Candidate, Proposal, refused_candidate
 from tunefarm.model.job import Task
 from tunefarm.model.target import Target
-from tunefarm.model.trial import Standing, Status, Trial, trial_key
+from tunefarm.model.trial import Outcome, Status, trial_key
 from tunefarm.store import Store
 
 GPU_ENGINES = ("cudnn",)
@@ -64,19 +64,10 @@ def usable_engines(names: Sequence[str], target: Target) -> tuple[str, ...]:
 
 def _add_history(pending: Sequence[Pending], target: Target, store: Store) -> None:
     """Give problems that were measured before their incumbent, and the baselines to race it against."""
-    stored = store.trials(problems={p.task.problem.key for p in pending}, target=target.key)
-    measured: dict[tuple[str, str], list[Trial]] = {}
-    for trial in stored:
-        if trial.outcome.status is Status.MEASURED:
-            measured.setdefault((trial.problem.key, trial.protocol.key), []).append(trial)
+    measured: dict[tuple[str, str], list[Outcome]] = {}
+    # Oldest first, so that of several winners of several sweeps the latest stays the incumbent.
+    for trial in store.trials(problems={p.task.problem.key for p in pending}, target=target.key):
+        if trial.outcome.measurement is not None:
+            measured.setdefault((trial.problem.key, trial.protocol.key), []).append(trial.outcome)
     for p in pending:
-        trials = measured.get((p.task.problem.key, p.task.protocol.key), [])
-        winners = [t for t in trials if t.outcome.standing is Standing.WON]
-        if winners:
-            p.incumbent = max(winners, key=lambda t: t.finished_at).outcome.candidate.key
-        p.anchors = tuple(t.outcome.candidate for t in trials if _is_anchor(t))
-
-
-def _is_anchor(trial: Trial) -> bool:
-    candidate = trial.outcome.candidate
-    return trial.outcome.standing is Standing.WON or candidate.is_default or candidate.engine == "torch"
+        p.remember(measured.get(p.slot, []))

@@ -181,6 +181,7 @@ class _Sweep:
             elif not self._interrupt.may_wait or not self._measuring():
                 return
             self._take_in(sites)
+            self._tally.done(sum(site.lane.done for site in sites))
             self._recorder.flush_if_due()
 
     def _measuring(self) -> bool:
@@ -251,7 +252,7 @@ class _Sweep:
     def _record(self, site: _Site, way: _UnderWay, finished: Finished) -> None:
         worker = way.worker.facts.worker if isinstance(way.worker, Measuring) else ""
         trials = self._recorder.trials(finished, site.target.key, worker)
-        self._tally.trials(trials, done=finished.done)
+        self._tally.trials(trials)
 
     def _lose(self, way: _UnderWay, reason: str) -> None:
         """Put a lost worker's work back, and another worker in its place."""
@@ -262,7 +263,7 @@ class _Sweep:
         self._executor.replace(way.worker)
         finished = way.lane.lost(way.call, f"the worker was lost under it {self._losses[way.worker]} times: {reason}")
         if finished is not None:
-            self._tally.trials(self._recorder.trials(finished, way.lane.target, ""), done=finished.done)
+            self._tally.trials(self._recorder.trials(finished, way.lane.target, ""))
 
 
 def pending_tasks(job: Job, target: Target, store: Store) -> tuple[Task, ...]:

@@ -48,15 +48,19 @@ class Tally:
         self._built += len(report.built)
         self._show()
 
-    def trials(self, trials: Iterable[Trial], *, done: bool) -> None:
-        """Count rows, and the problem if they end it."""
+    def done(self, problems: int) -> None:
+        """Say how many problems this run has ended so far."""
+        changed, self._done = self._done_before + problems != self._done, self._done_before + problems
+        self._show(now=changed and self._done == self._total)
+
+    def trials(self, trials: Iterable[Trial]) -> None:
+        """Count rows."""
         rows = tuple(trials)
         for trial in rows:
             if trial.outcome.stage in (Stage.PROPOSE, Stage.BUILD):
                 self._build_failed += 1
             else:
                 self._by_status[trial.outcome.status] += 1
-        self._done += done
         self._best.extend(_winner_line(rows))
         self._show()
 

@@ -1,7 +1,7 @@
 """Which of the entrants of a race is the winner, and why each of them stands where it stands. Pure.
 
-Whoever is still running at the end of a race is tied with its leader: not surely slower, or by less than matters. Ties
-are settled by a fixed order and not by the day's noise, so that two boards choose alike:
+Who is behind the race's leader by no more than the indifference margin, or than noise may well account for, is tied
+with it. Ties are settled by a fixed order and not by the day's noise, so that two boards choose alike:
 
 1. the stored winner stays, unless the leader is surely faster, and by 1 % or more;
 2. cuDNN's default stays, unless what would replace it is surely faster, and by more than the indifference margin: a
@@ -46,15 +46,16 @@ class Traits:
 
 def choose(race: Race, traits: Mapping[str, Traits]) -> str:
     """The winner among the entrants that are still running; there must be one."""
-    ties = race.running
-    for key in ties:
+    for key in race.running:
         if traits[key].incumbent:
             return key
     default = next((key for key in race.logs if traits[key].kind is Kind.DEFAULT), None)
-    if default in ties:
+    if default in race.running:
         return default
+    leader = race.leader
+    ties = [leader, *(key for key in race.running if key != leader and race.gap(key, leader).is_tie)]
     if default is not None:
-        ties = [key for key in ties if is_gain(race.gap(default, key))] or [race.leader]
+        ties = [key for key in ties if is_gain(race.gap(default, key))] or [leader]
     return min(ties, key=lambda key: traits[key].preference)
 
 
@@ -102,8 +103,10 @@ def stand(key: str, winner: str, behind: Gap, traits: Mapping[str, Traits], *, r
         return Standing.TIED, f"tied; the stored winner {won.label} stays until something is 1 % faster"
     if won.kind is Kind.DEFAULT:
         return Standing.TIED, f"no significant gain over {won.label}, cuDNN's default"
-    width = 100 * math.expm1(min(behind.half_width, 1.0))
-    return Standing.TIED, f"tied ({behind.percent:+.1f} ± {width:.1f} %); {_tie_reason(loser, won)}"
+    figure = f"{behind.percent:+.1f} ± {100 * math.expm1(min(behind.half_width, 1.0)):.1f} %"
+    if not behind.is_tie:
+        return Standing.TIED, f"not surely slower than {won.label} ({figure})"
+    return Standing.TIED, f"tied ({figure}); {_tie_reason(loser, won)}"
 
 
 def _tie_reason(loser: Traits, won: Traits) -> str:

@@ -25,6 +25,9 @@ RECHECK = 8
 """The best of the screen is timed again with every eighth kept candidate, lest a lucky block set the bar."""
 INDIFFERENCE = math.log1p(0.005)
 """Differences below 0.5 % matter to nobody: blocks of one plan differ by as much."""
+LIKELY_NOISE = 0.7
+"""Share of a gap's uncertainty within which it ties. Where blocks vary by 0.5 % the indifference margin is wider; where
+they vary by 3 % a band as narrow as the margin would leave the set of ties to chance."""
 FIRST_TEST = 5
 """Rounds before the race tests differences."""
 FAR_BEHIND = math.log(1.12)
@@ -111,6 +114,11 @@ class Gap:
         return self.mean - self.half_width > 0
 
     @property
+    def is_tie(self) -> bool:
+        """Whether it is behind by no more than matters, or than noise may well account for."""
+        return self.mean <= max(INDIFFERENCE, LIKELY_NOISE * self.half_width)
+
+    @property
     def percent(self) -> float:
         """The difference in percent."""
         return 100 * math.expm1(self.mean)
@@ -176,7 +184,9 @@ class Race:
 
     @property
     def leader(self) -> str:
-        """The running entrant with the lowest mean."""
+        """The running entrant with the lowest mean; before the first round, the first."""
+        if not self.rounds:
+            return self.running[0]
         return min(self.running, key=lambda key: winsorised(self.logs[key])[0])
 
     def gap(self, key: str, other: str) -> Gap:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+
+Elementwise = Callable[["torch.Tensor"], "torch.Tensor"]
+"""A function of each element."""
 
 
 class Activation(StrEnum):
@@ -19,16 +23,22 @@ class Activation(StrEnum):
     SWISH = "swish"
     """x * sigmoid(x), which torch calls SiLU."""
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """The function as a torch user writes it, in the tensor's own precision."""
+    @property
+    def function(self) -> Elementwise:
+        """The function as a torch user writes it, in the tensor's own precision.
+
+        Fetch it outside what torch.compile is to trace: torch 2.11 can't trace through an enum's own code.
+        """
         from torch.nn import functional
 
-        match self:
-            case Activation.NONE:
-                return x
-            case Activation.RELU:
-                return functional.relu(x)
-            case Activation.GELU:
-                return functional.gelu(x)
-            case Activation.SWISH:
-                return functional.silu(x)
+        functions: dict[Activation, Elementwise] = {
+            Activation.NONE: _identity,
+            Activation.RELU: functional.relu,
+            Activation.GELU: functional.gelu,
+            Activation.SWISH: functional.silu,
+        }
+        return functions[self]
+
+
+def _identity(x: torch.Tensor) -> torch.Tensor:
+    return x

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tunefarm.model.dtypes import DType
 from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.problem import Problem, Role, TensorSpec, option
-from tunefarm.ops.activation import Activation
+from tunefarm.ops.activation import Activation, Elementwise
 from tunefarm.ops.baselines import compiled
 from tunefarm.ops.fields import default_to_fields
 from tunefarm.ops.graphs import add_activation, add_input, mark_output
@@ -180,18 +180,19 @@ class Conv(Operation[ConvProblem]):
 
         wide = {name: tensor.double().contiguous() for name, tensor in inputs.items()}
         with torch.backends.cudnn.flags(enabled=False):
-            return _convolve(problem, wide)
+            return _convolve(problem, wide, problem.activation.function)
 
     def baselines(self, problem: ConvProblem) -> tuple[Baseline, ...]:
         """`eager` and `compile`, on tensors in the problem's layout: channels-last where a user calls for it."""
+        activate = problem.activation.function
 
         def eager(inputs: Tensors) -> Tensors:
-            return _convolve(problem, inputs)
+            return _convolve(problem, inputs, activate)
 
         return Baseline("eager", eager), Baseline("compile", compiled(eager), compiles=True)
 
 
-def _convolve(problem: ConvProblem, inputs: Tensors) -> dict[str, torch.Tensor]:
+def _convolve(problem: ConvProblem, inputs: Tensors, activate: Elementwise) -> dict[str, torch.Tensor]:
     from torch.nn import functional
 
     y = functional.conv2d(
@@ -203,4 +204,4 @@ def _convolve(problem: ConvProblem, inputs: Tensors) -> dict[str, torch.Tensor]:
         dilation=(problem.dilation, problem.dilation_w),
         groups=problem.groups,
     )
-    return {"y": problem.activation(y)}
+    return {"y": activate(y)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tunefarm.model.dtypes import DType
 from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.problem import Problem, Role, TensorSpec, option
-from tunefarm.ops.activation import Activation
+from tunefarm.ops.activation import Activation, Elementwise
 from tunefarm.ops.baselines import compiled
 from tunefarm.ops.graphs import add_activation, add_input, mark_output
 from tunefarm.ops.inputs import normal_tensors
@@ -147,7 +147,7 @@ class Matmul(Operation[MatmulProblem]):
             c *= inputs["alpha"].item()
         if problem.bias:
             c += inputs["bias"].double()
-        c = problem.activation(c)
+        c = problem.activation.function(c)
         outputs = {"c": c}
         if problem.amax:
             outputs["amax"] = torch.linalg.vector_norm(c, ord=math.inf).reshape(1, 1, 1)
@@ -155,14 +155,16 @@ class Matmul(Operation[MatmulProblem]):
 
     def baselines(self, problem: MatmulProblem) -> tuple[Baseline, ...]:
         """`eager` and `compile`. They take alpha from the problem: a torch user writes it as a Python number."""
+        activate = problem.activation.function
+        product = _product_with_amax if problem.amax else _product
 
         def eager(inputs: Tensors) -> Tensors:
-            return _product_with_amax(problem, inputs) if problem.amax else _product(problem, inputs)
+            return product(problem, inputs, activate)
 
         return Baseline("eager", eager), Baseline("compile", compiled(eager), compiles=True)
 
 
-def _product(problem: MatmulProblem, inputs: Tensors) -> Mapping[str, torch.Tensor]:
+def _product(problem: MatmulProblem, inputs: Tensors, activate: Elementwise) -> Mapping[str, torch.Tensor]:
     """F.linear for what is a linear layer, torch's other products for the rest."""
     import torch
 
@@ -172,7 +174,7 @@ def _product(problem: MatmulProblem, inputs: Tensors) -> Mapping[str, torch.Tens
             c = torch.baddbmm(bias, a, b, alpha=alpha)
         else:
             c = torch.bmm(a, b) * alpha if problem.scaled else torch.bmm(a, b)
-        return {"c": problem.activation(c)}
+        return {"c": activate(c)}
     a, b = a[0], b[0]
     if problem.transpose_b and not problem.scaled:
         c = torch.nn.functional.linear(a, b.t(), None if bias is None else bias[0, 0])
@@ -180,10 +182,10 @@ def _product(problem: MatmulProblem, inputs: Tensors) -> Mapping[str, torch.Tens
         c = torch.addmm(bias[0, 0], a, b, alpha=alpha)
     else:
         c = torch.mm(a, b) * alpha if problem.scaled else torch.mm(a, b)
-    return {"c": problem.activation(c)[None]}
+    return {"c": activate(c)[None]}
 
 
-def _product_with_amax(problem: MatmulProblem, inputs: Tensors) -> Mapping[str, torch.Tensor]:
+def _product_with_amax(problem: MatmulProblem, inputs: Tensors, activate: Elementwise) -> Mapping[str, torch.Tensor]:
     """Amax is of the values before rounding, so the product comes out in float32.
 
     On CUDA that costs wider stores, not slower products. torch's CPU products have no `out_dtype`: operands are cast.
@@ -199,5 +201,5 @@ def _product_with_amax(problem: MatmulProblem, inputs: Tensors) -> Mapping[str, 
         c = c * problem.alpha
     if problem.bias:
         c = c + inputs["bias"]
-    c = problem.activation(c)
+    c = activate(c)
     return {"c": c.to(a.dtype), "amax": c.abs().amax().reshape(1, 1, 1)}

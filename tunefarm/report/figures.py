@@ -3,6 +3,8 @@
 import math
 
 ABSENT = "-"
+UNBOUND = 100_000
+"""Columns of an output that has no width of its own, such as a file: its lines are never folded."""
 
 
 def microseconds(value: float | None) -> str:

@@ -14,7 +14,17 @@ from rich.text import Text
 
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Status, Trial
-from tunefarm.report.figures import ABSENT, duration, microseconds, plural, printable, ratio, relative_error, size
+from tunefarm.report.figures import (
+    ABSENT,
+    UNBOUND,
+    duration,
+    microseconds,
+    plural,
+    printable,
+    ratio,
+    relative_error,
+    size,
+)
 from tunefarm.report.summary import ProblemSummary, error_of, titles
 from tunefarm.report.totals import Gain, KernelCacheUse, Totals, add_up, kernel_cache_uses
 
@@ -53,24 +63,16 @@ class JobReport:
             yield Text(line)
 
 
-UNBOUND = 100_000
-"""Columns of an output that has no width of its own, such as a file."""
-
-
 def totals_lines(totals: Totals) -> Iterator[str]:
     """The last lines: geometric means of the gains, then what became of the candidates."""
-    gains = [
-        ("cuDNN's default", totals.over_default),
-        ("torch", totals.over_torch),
-        ("eager torch", totals.over_eager),
-    ]
+    gains = [("cuDNN's default", totals.over_default), ("torch", totals.over_torch)]
+    if totals.over_eager != totals.over_torch:
+        gains.append((EAGER, totals.over_eager))
     known = [(what, gain) for what, gain in gains if gain is not None]
     if known:
-        counts = {gain.problems for _, gain in known}
-        same = counts.pop() if len(counts) == 1 else None
-        parts = [f"against {what} {ratio(gain.mean)}{_over(gain) if same is None else ''}" for what, gain in known]
-        tail = _over(Gain(1.0, same)) if same is not None else ""
-        yield f"winner {', '.join(parts)}{tail} (geometric means)"
+        alike = len({gain.problems for _, gain in known}) == 1
+        parts = [f"against {what} {ratio(gain.mean)}{'' if alike else _over(gain)}" for what, gain in known]
+        yield f"winner {', '.join(parts)}{_over(known[0][1]) if alike else ''} (geometric means)"
     if totals.without_winner:
         yield f"{totals.without_winner} of {plural(totals.problems, 'problem')} without a winner"
     total = sum(totals.counts.values())
@@ -111,12 +113,13 @@ def _measured(field: str, text: Callable[[Any], str]) -> Callable[[ProblemSummar
     return _of_winner(lambda trial: text(getattr(trial.outcome.measurement, field, None)))
 
 
+EAGER = "eager torch"
 _TIMES: tuple[Figure, ...] = (
     ("winner", _winner),
     ("us", _measured("time_us", microseconds)),
     ("cuDNN default", _rival(lambda summary: summary.default)),
     ("torch", _rival(lambda summary: summary.torch)),
-    ("eager torch", _rival(lambda summary: summary.eager)),
+    (EAGER, _rival(lambda summary: summary.eager)),
     ("spread", lambda summary: ratio(summary.spread)),
 )
 _PLANS: tuple[Figure, ...] = (
@@ -132,14 +135,12 @@ _PLANS: tuple[Figure, ...] = (
 
 
 def _table(figures: Sequence[Figure], summaries: Sequence[ProblemSummary]) -> Table:
-    """One row a problem. A figure that none of them has gets no column."""
+    """One row a problem."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("problem", no_wrap=True)
     rows = [[printable(title)] for title in titles(summaries)]
-    for heading, text in figures:
+    for heading, text in _worth_showing(figures, summaries):
         cells = [printable(text(summary)) for summary in summaries]
-        if all(cell == ABSENT for cell in cells):
-            continue
         table.add_column(heading, no_wrap=True, justify="left" if heading == "winner" else "right")
         for row, cell in zip(rows, cells, strict=True):
             row.append(cell)
@@ -148,11 +149,20 @@ def _table(figures: Sequence[Figure], summaries: Sequence[ProblemSummary]) -> Ta
     return table
 
 
+def _worth_showing(figures: Sequence[Figure], summaries: Sequence[ProblemSummary]) -> Iterator[Figure]:
+    """Figures that some problem has, eager torch only where it is not the best of torch anyway."""
+    for heading, text in figures:
+        is_told = heading == EAGER and all(summary.eager is summary.torch for summary in summaries)
+        if not is_told and any(text(summary) != ABSENT for summary in summaries):
+            yield heading, text
+
+
 def _lines(summary: ProblemSummary, title: str) -> Iterator[RenderableType]:
     yield Text(printable(title), style="bold")
     yield _indented(f"{_winner(summary)}  {_measured('time_us', microseconds)(summary)} us".removesuffix("  - us"))
     for figures in (_TIMES[2:], _PLANS):
-        parts = [f"{heading} {' '.join(text(summary).split())}" for heading, text in figures if text(summary) != ABSENT]
+        known = _worth_showing(figures, [summary])
+        parts = [f"{heading} {' '.join(text(summary).split())}" for heading, text in known]
         if parts:
             yield _indented(", ".join(parts))
 
