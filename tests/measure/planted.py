@@ -72,6 +72,7 @@ class ToldTimer(Timer):
     rotation_bytes = 2**28
     plain: Method = "events"
     cache = Cache.COLD
+    screen_samples = 1
 
     def __init__(self, noise: float = 0.0, seed: int = 0, *, captures: bool = False) -> None:
         self.captures = captures
@@ -139,17 +140,18 @@ def hold(
     bench: Callable[[Bench], Bench] = lambda bench: bench,
     events: list[Event] | None = None,
     seed: int = 0,
+    device: str = "cpu",
 ) -> dict[str, Outcome]:
     """Outcomes of a contest by the candidates' names."""
     protocol = protocol or Protocol()
     timer = timer or ToldTimer()
     by_name = {p.name: p for p in planted}
-    cpu = Bench(torch.device("cpu"), timer, lambda problem, plan: by_name[plan.candidate.name].load(problem))
+    plain = Bench(torch.device(device), timer, lambda problem, plan: by_name[plan.candidate.name].load(problem))
     handling = Handling(
         problem=problem,
         operation=operation_of(problem),
         protocol=protocol,
-        bench=bench(cpu),
+        bench=bench(plain),
         report=(events if events is not None else []).append,
         workspaces=[p.workspace_bytes for p in planted],
     )

@@ -110,7 +110,7 @@ def counts_of(state: SweepState) -> str:
         "not buildable": state.build_failed,
         "wrong": state.wrong,
         "crashed": state.crashed,
-        "failed": state.failed,
+        "failed or declined": state.failed,
     }
     return ", ".join(parts + [f"{count} {what}" for what, count in failures.items() if count])
 

@@ -177,10 +177,11 @@ def _finish(job: Job, store: Store, store_path: Path, result: SweepResult, took_
 
 
 def _handle(job: Job) -> str:
-    """What `show` knows the first problem by: its name, or its key where others share the name."""
-    first = job.tasks[0]
-    is_unique = len({task.problem.key for task in job.tasks if task.name == first.name}) == 1
-    return first.name if is_unique else first.problem.key
+    """What `show` knows one of the problems by: a name that no other shares, else a key."""
+    problems: dict[str, set[str]] = {}
+    for task in job.tasks:
+        problems.setdefault(task.name, set()).add(task.problem.key)
+    return next((name for name, keys in problems.items() if len(keys) == 1), job.tasks[0].problem.key)
 
 
 def _payload(

@@ -15,6 +15,7 @@ from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker
 from tunefarm.farm.inline import builder_count
 from tunefarm.farm.measurer import Measurer
 from tunefarm.farm.messages import WorkerFacts
+from tunefarm.farm.warden import Warden
 from tunefarm.model.errors import FarmError
 
 START_DEADLINE_S = 180.0
@@ -47,20 +48,22 @@ class RayExecutor(Executor):
         """
         self._address = address
         self._deadline_s = deadline_s
-        self._streams = contextlib.ExitStack()
+        self._open = contextlib.ExitStack()
         self._plans: dict[Any, Any] = {}
 
     def start(self) -> list[Measuring]:
+        warden = None
         if self._address is None:
             # Whoever reaches Ray's ports runs code: a token that only our own processes know keeps others out.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+            warden = self._open.enter_context(Warden())
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
         import ray
 
         # Ray prints crashes of its workers to stdout whatever it is told, and stdout is for data.
-        self._streams.enter_context(contextlib.redirect_stdout(sys.stderr))
+        self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
         options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
         try:
             ray.init(
@@ -72,6 +75,8 @@ class RayExecutor(Executor):
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             where = f"join the Ray cluster at {self._address}" if self._address else "start Ray on this machine"
             raise FarmError(f"could not {where}: {_one_line(error)}. `tunefarm doctor` tells more") from error
+        if warden is not None:
+            warden.note()
         gpus = int(ray.cluster_resources().get("GPU", 0))
         handles = [self._measurer(gpu=True) for _ in range(gpus)] or [self._measurer(gpu=False)]
         reports = [handle.call.remote("describe") for handle in handles]
@@ -143,7 +148,7 @@ class RayExecutor(Executor):
 
             with contextlib.suppress(Exception):  # a second failure here would hide the first
                 ray.shutdown()
-        self._streams.close()
+        self._open.close()
 
     def _measurer(self, *, gpu: bool) -> Any:
         import ray

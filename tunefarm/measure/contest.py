@@ -96,7 +96,7 @@ class Contest:
     def _time_screen_block(self, entry: Entry, single_us: float) -> bool:
         rotation = self._handling.rotation(single_us, screen=True)
         prepared = self._handling.prepare(entry, rotation, self._timer.method(single_us))
-        us = self._handling.sample(entry, prepared) if prepared else None
+        us = self._handling.sample_to_screen(entry, prepared) if prepared else None
         if prepared is None or us is None:
             return False
         entry.screen = Samples(prepared.method, rotation.launches, [us])
@@ -146,7 +146,7 @@ class Contest:
             comparable = field
         for entry in field:
             assert entry.prepared
-            entry.screened = "" if entry in comparable else f"screened: {NOT_CAPTURED}, {entry.prepared.uncaptured}"
+            entry.screened = "" if entry in comparable else f"screened: {NOT_CAPTURED}: {entry.prepared.uncaptured}"
         return comparable
 
     def _prepare(self, entry: Entry, rotation: Rotation, method: Method) -> bool:

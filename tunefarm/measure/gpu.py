@@ -38,6 +38,8 @@ class Gpu:
         self.device = device
         properties = torch.cuda.get_device_properties(device)
         self.l2_bytes: int = properties.L2_cache_size
+        # One for all captures: cuBLAS keeps tens of megabytes for every stream that it has seen
+        self.capture_stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._memory_bytes: int = properties.total_memory
         self._swept = torch.ones(max(2 * self.l2_bytes // 4, 1), dtype=torch.float32, device=device)
         self._sum = torch.empty((), dtype=torch.float32, device=device)

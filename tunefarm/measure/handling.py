@@ -85,7 +85,8 @@ class Handling:
             return False
         with self._step(entry, Stage.VERIFY, self._verify_deadline_s()):
             timer = self._bench.timer
-            findings = self._first.examine(specimen, lambda: timer.time_block([specimen.bound.launch]))
+            block = timer.block([specimen.bound.launch], timer.plain, sweep=True)
+            findings = self._first.examine(specimen, lambda: min(block() for _ in range(timer.screen_samples)))
             entry.verdict, entry.first_call_ms = findings.verdict, findings.first_call_ms
             entry.early = Samples(timer.plain, 1, [findings.launch_us])
             if not findings.verdict.right:
@@ -102,7 +103,7 @@ class Handling:
         """Time one launch by itself. False if the candidate fell out."""
         timer = self._bench.timer
         single = self.prepare(entry, Rotation(1, 1, sweep=timer.l2_bytes > 0), timer.plain)
-        us = self.sample(entry, single) if single else None
+        us = self.sample_to_screen(entry, single) if single else None
         entry.single = None if us is None else Samples(timer.plain, 1, [us])
         return us is not None
 
@@ -133,6 +134,11 @@ class Handling:
             us = prepared.run()
         return None if entry.outcome else us
 
+    def sample_to_screen(self, entry: Entry, prepared: Prepared) -> float | None:
+        """The least of as many blocks as the screen needs, in microseconds of one launch. None if it fell out."""
+        us = [self.sample(entry, prepared) for _ in range(self._bench.timer.screen_samples)]
+        return None if entry.outcome else min(sample for sample in us if sample is not None)
+
     def recheck(self, entry: Entry, prepared: Prepared) -> bool:
         """Judge what a timed block leaves behind, and its time. False if the candidate fell out."""
         with self._step(entry, Stage.TIME, self._deadline_s(entry, prepared.rotation)):
@@ -152,7 +158,8 @@ class Handling:
         with self._step(entry, Stage.VERIFY, self._verify_deadline_s()):
             assert entry.executable
             specimen = second.bind(entry.executable, rounds_between=entry.rounds_between)
-            verdict = second.examine(specimen, lambda: self._bench.timer.time_block([specimen.bound.launch])).verdict
+            block = self._bench.timer.block([specimen.bound.launch], self._bench.timer.plain, sweep=True)
+            verdict = second.examine(specimen, block).verdict
             if not verdict.right:
                 self._refute(entry, Stage.VERIFY, f"on inputs of another seed: {verdict.reason}")
         return entry.outcome is None

@@ -28,6 +28,8 @@ INDIFFERENCE = math.log1p(0.005)
 LIKELY_NOISE = 0.7
 """Share of a gap's uncertainty within which it ties. Where blocks vary by 0.5 % the indifference margin is wider; where
 they vary by 3 % a band as narrow as the margin would leave the set of ties to chance."""
+WIDEST_TIE = math.log1p(0.02)
+"""However uncertain."""
 FIRST_TEST = 5
 """Rounds before the race tests differences."""
 FAR_BEHIND = math.log(1.12)
@@ -116,7 +118,7 @@ class Gap:
     @property
     def is_tie(self) -> bool:
         """Whether it is behind by no more than matters, or than noise may well account for."""
-        return self.mean <= max(INDIFFERENCE, LIKELY_NOISE * self.half_width)
+        return self.mean <= max(INDIFFERENCE, min(LIKELY_NOISE * self.half_width, WIDEST_TIE))
 
     @property
     def percent(self) -> float:
@@ -177,9 +179,10 @@ class Race:
         for key in self.running:
             self.logs[key].append(math.log(us[key]))
         self.rounds += 1
-        if self.rounds >= (PATIENT_ROUNDS if self.patient else FIRST_TEST):
+        last = self.rounds >= self.max_rounds
+        if self.rounds >= (PATIENT_ROUNDS if self.patient and not last else FIRST_TEST):
             self._test()
-        elif self.rounds >= 2 and not self.patient:
+        elif last or (self.rounds >= 2 and not self.patient):
             self._drop_far_behind()
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -81,6 +82,8 @@ class Timer(ABC):
     """How launches are timed that are not in a graph."""
     captures: bool
     """Whether launches can be captured into a graph at all."""
+    screen_samples: int
+    """How many samples the screen needs to have one without a disturbance, which only ever adds time."""
 
     @abstractmethod
     def method(self, us: float) -> Method:
@@ -93,10 +96,6 @@ class Timer(ABC):
         Raises:
             CaptureError: the method is `graph`, and a launch can't be captured.
         """
-
-    def time_block(self, launches: Sequence[Launch], *, sweep: bool = True) -> float:
-        """One sample of plain launches, in microseconds of one launch."""
-        return self.block(launches, self.plain, sweep=sweep)()
 
     def eager(self, launches: Sequence[Launch], count: int) -> float:
         """Microseconds of one launch when the host issues so many back to back and waits for the last."""
@@ -116,13 +115,15 @@ class CpuTimer(Timer):
     """The wall clock, for launches that return when they are done.
 
     Cold means that the launches of a block go over copies of the tensors. Caches are not swept: a CPU's last level is
-    shared with whoever else runs.
+    shared with whoever else runs. Each block begins with an untimed launch, for torch's threads may sleep, and on a busy
+    machine wait for milliseconds until they run again; the screen is told the least of three blocks.
     """
 
     l2_bytes = 0
     rotation_bytes = CPU_ROTATION_BYTES
     plain = "wall"
     captures = False
+    screen_samples = 3
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
@@ -132,8 +133,7 @@ class CpuTimer(Timer):
 
     def block(self, launches: Sequence[Launch], method: Method, *, sweep: bool) -> TimedBlock:  # noqa: ARG002 - one method, and nothing to sweep
         def sample() -> float:
-            if self.cache is Cache.HOT:
-                launches[0]()
+            launches[-1]()
             began = time.perf_counter_ns()
             for launch in launches:
                 launch()
@@ -151,6 +151,7 @@ class CudaTimer(Timer):
     rotation_bytes = ROTATION_BYTES
     plain = "events"
     captures = True
+    screen_samples = 1
 
     def __init__(self, gpu: Gpu, cache: Cache) -> None:
         self.cache = cache
@@ -161,34 +162,37 @@ class CudaTimer(Timer):
         return "graph" if us < GRAPH_BELOW_US else "events"
 
     def block(self, launches: Sequence[Launch], method: Method, *, sweep: bool) -> TimedBlock:
-        if method == "graph":
-            graph = _captured(launches)
-            graph.replay()  # the first replay carries the graph to the device
-            return lambda: self._sample(launches[0], graph.replay, _GRAPH_DELAY_US, sweep=sweep)[0] / len(launches)
-
         def launch_all() -> None:
             for launch in launches:
                 launch()
 
-        delay_us = len(launches) * _LAUNCH_DELAY_US + _EVENTS_DELAY_US
+        warm: Callable[[], None] = launches[0]
+        work, delay_us = launch_all, len(launches) * _LAUNCH_DELAY_US + _EVENTS_DELAY_US
+        if method == "graph":
+            graph = _captured(launches, self._gpu.capture_stream)
+            graph.replay()  # the first replay carries the graph to the device
+            warm = work = graph.replay
+            delay_us = _GRAPH_DELAY_US
 
         def sample() -> float:
             nonlocal delay_us
-            us, enqueue_us = self._sample(launches[0], launch_all, delay_us, sweep=sweep)
+            us, enqueue_us = self._sample(warm, work, delay_us, sweep=sweep)
             if enqueue_us > delay_us and delay_us < _MAX_DELAY_US:  # the host came late: part of the time is its own
                 delay_us = min(1.5 * enqueue_us + _EVENTS_DELAY_US, _MAX_DELAY_US)
-                us, _ = self._sample(launches[0], launch_all, delay_us, sweep=sweep)
+                us, _ = self._sample(warm, work, delay_us, sweep=sweep)
             return us / len(launches)
 
         return sample
 
-    def _sample(self, first: Launch, work: Callable[[], None], delay_us: float, *, sweep: bool) -> tuple[float, float]:
+    def _sample(
+        self, warm: Callable[[], None], work: Callable[[], None], delay_us: float, *, sweep: bool
+    ) -> tuple[float, float]:
         """(microseconds between the events, microseconds that the host took to enqueue what is between them)."""
         import torch
 
         self._gpu.wake()
         if self.cache is Cache.HOT:
-            first()
+            warm()
         elif sweep:
             self._gpu.sweep_l2()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -209,17 +213,17 @@ class CudaTimer(Timer):
         self._gpu.was_busy()
 
 
-def _captured(launches: Sequence[Launch]) -> torch.cuda.CUDAGraph:
-    """One graph of all launches. Not by `torch.cuda.graph`, which collects garbage and empties torch's cache first."""
+def _captured(launches: Sequence[Launch], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph:
+    """One graph of all launches. Not by `torch.cuda.graph`, which empties torch's cache of memory before each."""
     import torch
 
     graph = torch.cuda.CUDAGraph()
+    pool = torch.cuda.graph_pool_handle()
     current = torch.cuda.current_stream()
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(current)
     failure: Exception | None = None
     with torch.cuda.stream(stream):
-        graph.capture_begin(capture_error_mode="thread_local")
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             for launch in launches:
                 launch()
@@ -229,6 +233,8 @@ def _captured(launches: Sequence[Launch]) -> torch.cuda.CUDAGraph:
             graph.capture_end()
         except RuntimeError as error:
             failure = failure or error
+            with suppress(RuntimeError):  # torch takes a capture that failed to be under way still, and frees no memory
+                torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)  # noqa: SLF001 - no public way
     current.wait_stream(stream)
     if failure is not None:
         raise CaptureError(one_line(failure)) from failure

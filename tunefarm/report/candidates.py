@@ -28,7 +28,7 @@ class CandidateReport:
         label = self.targets[summary.target].label if summary.target in self.targets else summary.target
         yield Text(printable(f"{summary.name}: {summary.problem.label}"), style="bold")
         yield Text(printable(f"problem {summary.problem.key}"))
-        yield Text(printable(f"on {label}, {summary.protocol.cache.value} L2 cache, {_count(summary)}"))
+        yield Text(printable(f"on {label}, {summary.protocol.cache.value} cache, {_count(summary)}"))
         rows = [_columns(trial, summary) for trial in summary.trials]
         widths = [max((len(row[column]) for row in rows), default=0) for column in range(4)]
         for trial, row in zip(summary.trials, rows, strict=True):

@@ -46,7 +46,7 @@ class JobReport:
             sections.setdefault((summary.target, summary.protocol.cache.value), []).append(summary)
         for (target, cache), summaries in sections.items():
             label = self.targets[target].label if target in self.targets else target
-            yield Text(f"{printable(label)}, {cache} L2 cache, times in us", style="bold")
+            yield Text(f"{printable(label)}, {cache} cache, times in us", style="bold")
             tables = [_table(figures, summaries) for figures in (_TIMES, _PLANS)]
             unbound = options.update(max_width=UNBOUND)
             if all(Width.get(console, unbound, table).maximum <= options.max_width for table in tables):
