@@ -252,6 +252,24 @@ def test_a_gain_that_the_fresh_rounds_don_t_confirm_leaves_the_default() -> None
     assert outcomes["luck"].why == "no significant gain over cudnn:default, cuDNN's default"
 
 
+def test_a_stall_in_the_screen_costs_nobody_the_race_where_it_takes_the_least_of_three() -> None:
+    class Stalling(ToldTimer):
+        screen_samples = 3
+        stalls = 0
+
+        def block(self, launches, method, *, sweep):
+            sample = super().block(launches, method, sweep=sweep)
+
+            def stalled() -> float:
+                self.stalls += 1
+                return sample() * (50 if self.stalls % 3 == 0 else 1)
+
+            return stalled
+
+    outcomes = hold(PROBLEM, [Planted("a", 100.0), Planted("best", 90.0)], timer=Stalling())
+    assert {outcomes["a"].standing, outcomes["best"].standing}.isdisjoint({Standing.SCREENED})
+
+
 def test_order_and_names_do_not_change_who_wins() -> None:
     us = {"a": 100.0, "b": 90.0, "c": 85.0, "d": 170.0, "e": 400.0}
     rng = random.Random(0)

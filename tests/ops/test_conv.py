@@ -91,4 +91,21 @@ def test_a_kernel_larger_than_the_padded_image_is_refused_with_the_axis(field: s
 
 def test_flops_count_each_group_apart() -> None:
     problem = ConvProblem(batch=2, in_channels=8, height=6, out_channels=4, kernel=3, padding=1, stride=2, groups=2)
-    assert problem.flops == 2 * (2 * 4 * 3 * 3) * (4 * 3 * 3)
+    # Along each axis 3 outputs meet 3 taps each, of which the first output's first is in the padding.
+    assert problem.flops == 2 * (2 * 4) * 4 * (3 * 3 - 1) ** 2
+
+
+@pytest.mark.parametrize(
+    ("options", "pixels"),
+    [
+        ({"kernel": 1, "stride": 2}, 4 * 4),
+        ({"kernel": 3, "stride": 2, "padding": 1}, 8 * 8),
+        ({"kernel": 2, "stride": 3}, 6 * 6),
+        ({"kernel": 2, "dilation": 4}, 8 * 8),
+        ({"kernel": 1, "stride": 8, "stride_w": 1}, 1 * 8),
+    ],
+)
+def test_bytes_count_only_pixels_that_a_window_covers(options: dict[str, int], pixels: int) -> None:
+    problem = ConvProblem(batch=2, in_channels=8, height=8, out_channels=4, **options)
+    w, y = (next(t for t in problem.tensors if t.name == name) for name in ("w", "y"))
+    assert problem.bytes_moved == 2 * (2 * 8 * pixels + w.elements + y.elements)

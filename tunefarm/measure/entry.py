@@ -11,14 +11,13 @@ from tunefarm.measure.racing import Kind
 from tunefarm.measure.timing import Method, Rotation, TimedBlock
 from tunefarm.measure.verify import worst
 from tunefarm.model.candidate import Plan
-from tunefarm.model.trial import Block, Measurement, Outcome, Stage, Standing, Status, Verdict
+from tunefarm.model.trial import FIRST_FRESH_ROUND, Block, Measurement, Outcome, Stage, Standing, Status, Verdict
 
 if TYPE_CHECKING:
     from tunefarm.engines.engine import Executable
     from tunefarm.measure.buffers import Bound
 
 SCREEN_ROUND = -1
-FRESH_ROUND = 1000
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ class Entry:
         screened = self.screen or self.single or self.early
         blocks = screened.blocks(SCREEN_ROUND, step=0) if screened and screened.method == latest.method else []
         blocks += self.race.blocks(0) if self.race else []
-        blocks += self.fresh.blocks(FRESH_ROUND) if self.fresh else []
+        blocks += self.fresh.blocks(FIRST_FRESH_ROUND) if self.fresh else []
         median, low, high = median_interval(latest.us)
         return Measurement(
             time_us=median,

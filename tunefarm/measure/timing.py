@@ -115,8 +115,8 @@ class CpuTimer(Timer):
     """The wall clock, for launches that return when they are done.
 
     Cold means that the launches of a block go over copies of the tensors. Caches are not swept: a CPU's last level is
-    shared with whoever else runs. Each block begins with an untimed launch, for torch's threads may sleep, and on a busy
-    machine wait for milliseconds until they run again; the screen is told the least of three blocks.
+    shared with whoever else runs. Each block begins with an untimed launch: torch's threads may be asleep, and on a
+    busy machine it takes milliseconds until they run again. The screen goes by the least of three blocks.
     """
 
     l2_bytes = 0

@@ -95,10 +95,14 @@ class Block:
     """One timed sample: n back-to-back launches between two marks."""
 
     round: int
-    """0 and up in the race; -1 in the screen; from 1000 in the fresh rounds after the choice."""
+    """0 and up in the race; -1 in the screen; from `FIRST_FRESH_ROUND` in the rounds after the choice."""
     launches: int
     us: float
     """Microseconds of one launch: the block's time over its launches."""
+
+
+FIRST_FRESH_ROUND = 1000
+"""Rounds from here on had no part in the choice."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,11 @@ class Measurement:
     """Host launches back to back, host time included where it binds. Finalists only."""
     replay_us: float | None = None
     """Replayed from a CUDA graph of unrolled launches. Finalists on a GPU only."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether it was timed in the rounds after the choice, beside the winner."""
+        return any(block.round >= FIRST_FRESH_ROUND for block in self.blocks)
 
 
 @dataclass(frozen=True)

@@ -146,8 +146,24 @@ class ConvProblem(Problem):
 
     @property
     def flops(self) -> int:
-        outputs = self.batch * self.out_channels * self.out_height * self.out_width
-        return 2 * outputs * (self.in_channels // self.groups) * self.kernel * self.kernel_w
+        """As for every problem: products with the padding's zeros are left out."""
+        taps = len(self._read_rows) * len(self._read_columns)
+        return 2 * self.batch * self.out_channels * (self.in_channels // self.groups) * taps
+
+    @property
+    def bytes_moved(self) -> int:
+        """As for every problem, less the pixels that no window covers: strides may step over some."""
+        pixels = self.height * self.width - len(set(self._read_rows)) * len(set(self._read_columns))
+        return super().bytes_moved - self.batch * self.in_channels * pixels * self.dtype.size
+
+    @property
+    def _read_rows(self) -> list[int]:
+        """The image row that each row of the filter meets at each output row, but for those in the padding."""
+        return _read(self.height, self.out_height, self.kernel, self.stride, self.padding, self.dilation)
+
+    @property
+    def _read_columns(self) -> list[int]:
+        return _read(self.width, self.out_width, self.kernel_w, self.stride_w, self.padding_w, self.dilation_w)
 
 
 class Conv(Operation[ConvProblem]):
@@ -190,6 +206,12 @@ class Conv(Operation[ConvProblem]):
             return _convolve(problem, inputs, activate)
 
         return Baseline("eager", eager), Baseline("compile", compiled(eager), compiles=True)
+
+
+def _read(size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int) -> list[int]:  # noqa: PLR0917
+    """Positions along one axis that are read, each as often as it is."""
+    places = (i * stride - padding + tap * dilation for i in range(outputs) for tap in range(kernel))
+    return [place for place in places if 0 <= place < size]
 
 
 def _convolve(problem: ConvProblem, inputs: Tensors, activate: Elementwise) -> dict[str, torch.Tensor]:

@@ -146,5 +146,10 @@ def _time(measurement: Measurement | None) -> float:
 
 
 def _fastest(trials: Sequence[Trial]) -> Trial | None:
+    """The fastest of those that were timed beside the winner, in the rounds after the choice, if any were.
+
+    A time from other rounds is of another minute: a large product may be 10 % slower in the next, its GPU hotter.
+    """
     measured = [trial for trial in trials if trial.outcome.measurement]
-    return min(measured, key=lambda trial: _time(trial.outcome.measurement), default=None)
+    confirmed = [trial for trial in measured if trial.outcome.measurement and trial.outcome.measurement.is_confirmed]
+    return min(confirmed or measured, key=lambda trial: _time(trial.outcome.measurement), default=None)
