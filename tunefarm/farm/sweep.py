@@ -13,6 +13,7 @@ from tunefarm.farm.inline import InlineExecutor
 from tunefarm.farm.interrupt import Interrupt
 from tunefarm.farm.lane import BuildCall, Call, Finished, Lane, MeasureCall, ProposeCall
 from tunefarm.farm.messages import MeasureReport, ProposeReport
+from tunefarm.farm.phases import PhaseClock, PhaseShares
 from tunefarm.farm.progress import Progress
 from tunefarm.farm.ray_executor import RayExecutor
 from tunefarm.farm.recorder import Recorder
@@ -66,6 +67,8 @@ class SweepResult:
     trials_written: int
     builders: int
     """Compiling workers that it had."""
+    phases: tuple[PhaseShares, ...] = ()
+    """How the time was spent, a target each."""
 
 
 @dataclass
@@ -85,6 +88,15 @@ class _Site:
     measurers: list[Measuring]
     builders: list[Building]
     idle: set[Worker] = field(default_factory=set)
+    clock: PhaseClock = field(default_factory=PhaseClock)
+
+    def look(self) -> None:
+        """Account for the time that passed."""
+
+        def busy(workers: Sequence[Worker]) -> tuple[int, int]:
+            return sum(worker not in self.idle for worker in workers), len(workers)
+
+        self.clock.look(self.lane.phase, busy(self.builders), busy(self.measurers))
 
 
 def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress) -> SweepResult:
@@ -160,6 +172,7 @@ class _Sweep:
             already_done=done_before,
             trials_written=self._recorder.written,
             builders=sum(len(site.builders) for site in sites),
+            phases=tuple(site.clock.shares for site in sites),
         )
 
     def _site(self, workers: list[Measuring]) -> tuple[_Site, int]:
@@ -218,7 +231,10 @@ class _Sweep:
     def _take_in(self, sites: Sequence[_Site]) -> None:
         if not self._under_way:
             return
-        for ticket in self._executor.wait(list(self._under_way), WAIT_S):
+        done = self._executor.wait(list(self._under_way), WAIT_S)
+        for site in sites:
+            site.look()  # before what is done makes its worker idle
+        for ticket in done:
             way = self._under_way.pop(ticket)
             site = next(s for s in sites if s.lane is way.lane)
             try:
