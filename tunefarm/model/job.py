@@ -33,7 +33,8 @@ class Search:
     )
     compile: bool = field(default=True, metadata={"doc": "let torch.compile race (seconds of compiling a problem)"})
     budget_candidates: int | None = field(
-        default=None, metadata={"doc": "candidates that are tried a problem at most; the most promising first", "low": 1}
+        default=None,
+        metadata={"doc": "candidates that are tried a problem at most; the most promising first", "low": 1},
     )
     budget_seconds: int | None = field(
         default=None, metadata={"doc": "seconds after which no more candidates of a problem are begun", "low": 1}
