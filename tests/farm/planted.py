@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 
@@ -16,6 +17,8 @@ from tunefarm.model.problem import Problem
 from tunefarm.ops import operation_of
 
 NAME = f"{__name__}:PlantedEngine"
+FEW = f"{__name__}:FewDeedsEngine"
+FEW_DEEDS = ("right", "slow", "build-segfault", "build-decline", "load-raise", "run-segfault", "run-wrong")
 
 RIGHT = ("right", "slow")
 DEEDS = (
@@ -69,11 +72,11 @@ class PlantedExecutable(Executable):
 class PlantedEngine(Engine):
     name = NAME
 
+    deeds: ClassVar[tuple[str, ...]] = DEEDS
+
     def propose(self, problem: Problem, search: Search) -> Proposal:
-        deeds = os.environ.get("PLANTED_DEEDS", ",".join(DEEDS)).split(",")
-        return Proposal(
-            NAME, tuple(Candidate(NAME, deed, proposed_by="planted", rank=i) for i, deed in enumerate(deeds))
-        )
+        candidates = (Candidate(self.name, deed, proposed_by="planted", rank=i) for i, deed in enumerate(self.deeds))
+        return Proposal(self.name, tuple(candidates))
 
     def build(self, problem: Problem, candidate: Candidate) -> Plan:
         do(candidate.name, "build")
@@ -82,3 +85,10 @@ class PlantedEngine(Engine):
     def load(self, problem: Problem, plan: Plan) -> Executable:
         do(plan.candidate.name, "load")
         return PlantedExecutable(problem, plan.candidate.name)
+
+
+class FewDeedsEngine(PlantedEngine):
+    """One candidate of each kind, none that hangs: for sweeps of many problems."""
+
+    name = FEW
+    deeds = FEW_DEEDS

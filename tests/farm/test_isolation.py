@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -149,6 +150,20 @@ def test_closing_from_another_thread_ends_the_job_under_way_and_all_later_ones()
         child.run(jobs.Sleep(600), AMPLE)
     with pytest.raises(ChildClosedError):
         child.run(jobs.Answer(1), AMPLE)
+
+
+def test_an_idle_child_that_is_closed_goes_home_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    child = Child()
+    child.run(jobs.AtExit(str(tmp_path / "tidied")), AMPLE)
+    pid = child.pid
+    assert pid is not None
+    child.close()
+    child.wait_closed()
+    assert not is_alive(pid)
+    assert [p.name for p in tmp_path.iterdir()] == ["tidied"]
 
 
 @pytest.mark.parametrize("job", ["SpawnAndSleep", "HangHoldingTheLock"])

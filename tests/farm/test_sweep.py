@@ -14,21 +14,13 @@ from tests.farm.run_planted import Silent, make_job, sweep
 from tunefarm.model.trial import Standing, Status, Trial
 from tunefarm.store import Store
 
-GOOD = ("right", "slow")
-DEEDS = "right,slow,build-segfault,build-decline,load-raise,run-segfault,run-wrong"
-
-
-@pytest.fixture(autouse=True)
-def _few_deeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLANTED_DEEDS", DEEDS)
-
 
 def rows(store: Path) -> list[Trial]:
     return Store.open(store).trials()
 
 
 def expected_rows(problems: int) -> Counter[tuple[str, str]]:
-    names = [*DEEDS.split(","), "eager"]
+    names = [*planted.FEW_DEEDS, "eager"]
     return Counter((task.name, name) for task in make_job(problems).tasks for name in names)
 
 
@@ -58,7 +50,7 @@ def check(store: Path, problems: int) -> None:
         winners = [t for t in trials if t.name == task.name and t.outcome.standing is Standing.WON]
         assert len(winners) == 1
         assert winners[0].outcome.candidate.name in ("right", "eager")
-        if winners[0].outcome.candidate.engine == planted.NAME:
+        if winners[0].outcome.candidate.engine == planted.FEW:
             assert winners[0].plan_digest is not None
             assert Store.open(store).plan(winners[0].plan_digest)
 

@@ -70,6 +70,10 @@ class Builder:
         """End the child for good. Safe from any thread."""
         self._child.close()
 
+    def wait_closed(self) -> None:
+        """After `close`: see that it is gone."""
+        self._child.wait_closed()
+
 
 def failure_of(error: ChildFailedError, candidate: Candidate, stage: Stage) -> Failure:
     """The row of a candidate whose job left no result."""

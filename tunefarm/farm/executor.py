@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,8 +41,11 @@ class Executor(ABC):
     """Starts workers, carries calls to them, tells when they are done. Never retries by itself."""
 
     @abstractmethod
-    def start(self) -> list[Measuring]:
+    def start(self, take_signals: Callable[[], None]) -> list[Measuring]:
         """Bring up the farm and its measuring workers: one a GPU, or one for the CPU where there is no GPU.
+
+        Args:
+            take_signals: called as soon as whatever the farm is built on has set its own signal handlers.
 
         Raises:
             FarmError: it can't be brought up.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
@@ -29,7 +29,8 @@ class InlineExecutor(Executor):
         self._threads = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="tunefarm")
         self._workers: list[Builder | Measurer] = []
 
-    def start(self) -> list[Measuring]:
+    def start(self, take_signals: Callable[[], None]) -> list[Measuring]:
+        take_signals()
         first_device = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         measurer = Measurer({"CUDA_VISIBLE_DEVICES": first_device}, NODE, self._deadline_s)
         self._workers.append(measurer)
@@ -74,6 +75,8 @@ class InlineExecutor(Executor):
         for worker in self._workers:
             worker.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            worker.wait_closed()
 
     def _value(self, ticket: Ticket) -> Any:
         try:

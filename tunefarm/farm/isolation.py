@@ -31,6 +31,7 @@ PRELOAD = ("torch", "tunefarm.farm.work")
 
 _PR_SET_PDEATHSIG = 1
 _KILL_WAIT_S = 5.0
+_FAREWELL_S = 2.0
 _start_lock = threading.Lock()
 
 
@@ -102,7 +103,8 @@ class Child:
         self._setup = setup
         self._process: Any = None
         self._connection: Connection | None = None
-        self._log: Path | None = None
+        self._log: int | None = None
+        self._busy = False
         self._closed = False
         self.jobs_run = 0
         """Jobs since the current process started."""
@@ -130,6 +132,15 @@ class Child:
             connection = self._started()
             connection.send(job)
         self.jobs_run += 1
+        self._busy = True
+        try:
+            result: R = self._await(connection, deadline_s, on_event)
+        finally:
+            self._busy = False
+        return result
+
+    def _await(self, connection: Connection, deadline_s: float, on_event: Callable[[Any], float | None] | None) -> Any:
+        """The result of the job that was sent."""
         end = time.monotonic() + deadline_s
         while True:
             ready = wait([connection, self._process.sentinel], timeout=max(0.0, end - time.monotonic()))
@@ -147,7 +158,7 @@ class Child:
             elif isinstance(message, _Raised):
                 raise JobRaisedError(message.kind, message.message, message.trace)
             else:
-                return message.value  # type: ignore[no-any-return]
+                return message.value
 
     def stop(self) -> None:
         """End the process and all it started, at once. The next job gets a new one."""
@@ -158,19 +169,30 @@ class Child:
         if process is not None:
             _kill_group(process.pid)
             process.join(_KILL_WAIT_S)
-            process.close() if process.exitcode is not None else None
         if self._log is not None:
-            self._log.unlink(missing_ok=True)
+            os.close(self._log)
             self._log = None
 
     def close(self) -> None:
-        """End the process for good. Safe from any thread: a job under way ends with `ChildClosedError`."""
+        """End the process for good: at once if it has a job, else by letting it go home. Does not wait for the latter.
+
+        Safe from any thread: a job under way ends with `ChildClosedError`.
+        """
         with _start_lock:
             self._closed = True
-            process = self._process
-        if process is not None:
-            with contextlib.suppress(ValueError):  # the other thread was quicker
-                _kill_group(process.pid)
+            process, connection = self._process, self._connection
+        if process is None or connection is None:
+            return
+        if self._busy:
+            _kill_group(process.pid)
+        else:
+            connection.close()  # it hears that, tidies up what its libraries hold of the system, and ends
+
+    def wait_closed(self) -> None:
+        """After `close`: see that the process is gone. One that does not go by itself is killed."""
+        if self._process is not None and not self._busy:
+            self._process.join(_FAREWELL_S)
+            self.stop()
 
     @property
     def pid(self) -> int | None:
@@ -182,9 +204,7 @@ class Child:
             return self._connection
         if self._closed:
             raise ChildClosedError("closed")
-        handle, log = tempfile.mkstemp(prefix="tunefarm-child-", suffix=".log")
-        os.close(handle)
-        self._log = Path(log)
+        self._log, log = tempfile.mkstemp(prefix="tunefarm-child-", suffix=".log")  # the child removes its name
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe(duplex=True)
         process = context.Process(
@@ -218,7 +238,7 @@ class Child:
         if code is not None and code < 0:
             with contextlib.suppress(ValueError):
                 name = signal.Signals(-code).name
-        last_words = _last_line(self._log) if self._log else ""
+        last_words = _last_line(self._log) if self._log is not None else ""
         self.stop()
         return ChildDiedError(name, code, last_words)
 
@@ -230,6 +250,7 @@ def _serve(connection: Connection, log: str, env: Mapping[str, str], setup: Call
     os.environ.update(env)
     # Native libraries print to both; the parent's streams are for people and data.
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    Path(log).unlink()
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     if setup is not None:
@@ -306,12 +327,8 @@ def _kill_group(pid: int) -> None:
             kill(target, signal.SIGKILL)
 
 
-def _last_line(log: Path) -> str:
+def _last_line(log: int) -> str:
     """The last line that the child printed, which for native crashes is often the cause."""
-    try:
-        with log.open("rb") as f:
-            f.seek(max(0, log.stat().st_size - 2000))
-            lines = f.read().decode(errors="replace").split("\n")
-    except OSError:
-        return ""
+    end = os.fstat(log).st_size
+    lines = os.pread(log, 2000, max(0, end - 2000)).decode(errors="replace").split("\n")
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

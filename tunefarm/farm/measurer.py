@@ -94,6 +94,10 @@ class Measurer:
         """End the child for good. Safe from any thread."""
         self._child.close()
 
+    def wait_closed(self) -> None:
+        """After `close`: see that it is gone."""
+        self._child.wait_closed()
+
 
 class _Watch:
     """Follows a session's events: what is in hand, and what is settled already."""

@@ -51,15 +51,15 @@ class RayExecutor(Executor):
         self._open = contextlib.ExitStack()
         self._plans: dict[Any, Any] = {}
 
-    def start(self) -> list[Measuring]:
+    def start(self, take_signals: Callable[[], None]) -> list[Measuring]:
         warden = None
         if self._address is None:
             # Whoever reaches Ray's ports runs code: a token that only our own processes know keeps others out.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             warden = self._open.enter_context(Warden())
+        # Compiling workers ask Ray for no GPU and are told theirs by us.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        os.environ.setdefault("RAY_DEDUP_LOGS", "0")
         import ray
 
         # Ray prints crashes of its workers to stdout whatever it is told, and stdout is for data.
@@ -75,6 +75,7 @@ class RayExecutor(Executor):
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             where = f"join the Ray cluster at {self._address}" if self._address else "start Ray on this machine"
             raise FarmError(f"could not {where}: {_one_line(error)}. `tunefarm doctor` tells more") from error
+        take_signals()
         if warden is not None:
             warden.note()
         gpus = int(ray.cluster_resources().get("GPU", 0))

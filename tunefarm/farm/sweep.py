@@ -117,8 +117,7 @@ def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress)
     with Interrupt() as interrupt:
         try:
             tally.phase("starting workers")
-            measurers = executor.start()
-            interrupt.install()  # again: Ray has put its own handler in place
+            measurers = executor.start(interrupt.install)  # again: Ray puts its own handler in place
             return _Sweep(job, store, options, executor=executor, tally=tally, interrupt=interrupt).run(measurers)
         finally:
             executor.close()
