@@ -16,7 +16,7 @@ from tunefarm.engines.cudnn_refusal import declining
 from tunefarm.engines.engine import Engine, Executable, Launch
 from tunefarm.model.candidate import Candidate, Plan, Proposal
 from tunefarm.model.errors import Declined, UsageError
-from tunefarm.model.job import Search
+from tunefarm.model.job import Search, Space
 from tunefarm.model.problem import Problem, Role, TensorSpec
 from tunefarm.ops import operation_of
 
@@ -66,6 +66,13 @@ class CudnnEngine(Engine):
             with suppress(Declined):  # many graphs have no dynamic form; they keep their static candidates
                 candidates += self._lists_of(problem, dynamic=True).candidates()
         return Proposal(self.name, candidates)
+
+    def widen(self, problem: Problem, search: Search) -> tuple[Candidate, ...]:
+        if search.space is Space.HEURISTIC:
+            return ()
+        if operation_of(problem).is_attention:
+            raise Declined("cuDNN's own lists only: it crashes when it is asked for the knobs of an attention")
+        return self._lists_of(problem, dynamic=False).widened()
 
     def build(self, problem: Problem, candidate: Candidate) -> Plan:
         graph, place = self._lists_of(problem, dynamic=candidate.dynamic).find(candidate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 
 from tunefarm.model.candidate import Candidate, Knobs
 from tunefarm.model.errors import Declined
@@ -14,8 +15,11 @@ _PYTHON_PLAN = b"CUDNN_FE_PYPLAN\0"
 _KNOB_PREFIX = "CUDNN_KNOB_TYPE_"
 _ENGINE = re.compile(rb'"engineId":(\d+)[^{}]*"knobChoices":(\{[^{}]*\})')
 """A backend plan is UBJSON with a string of JSON inside: the part that names the engine is plain text in it."""
+_ENGINE_OBJECT = b'{"engineId":'
 _ENGINES_CHOICE = -1
 """A knob's value where the engine itself chooses."""
+_PARTS = "SPLIT_K_SLC"
+"""The knob that may change how a kernel is launched and leave the kernel's code as it is."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,27 @@ def check_blob(blob: bytes, candidate: Candidate) -> BlobFacts:
         if value != _ENGINES_CHOICE and held.get(name) != value:
             raise Declined(f"the plan holds {name}={held.get(name)}, not {value} of {candidate.label}")
     return facts
+
+
+def kernels_of(blob: bytes) -> str:
+    """Digest of the kernels that a plan launches and how they are split, whatever knobs its bytes say it was made from.
+
+    Empty where the bytes hold no code of their own (precompiled engines, python engines). What a kernel's raw parameters
+    hold between the named ones is uninitialised, so they are left out.
+    """
+    start = blob.find(_ENGINE_OBJECT)
+    if start < 0 or blob.startswith(_PYTHON_PLAN):
+        return ""
+    try:
+        engine, _ = json.JSONDecoder().raw_decode(blob[start:].decode("latin-1"))
+        kernels = [
+            (kernel["kernelName"], kernel["cubin"], kernel["kernelParams"]["offsets"])
+            for kernel in engine["payload"]["kernels"]
+        ]
+        parts = max(1, int(engine["knobChoices"].get(_KNOB_PREFIX + _PARTS, 1)))
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return sha256(json.dumps([kernels, parts]).encode()).hexdigest() if kernels else ""
 
 
 def _read_backend_plan(blob: bytes) -> BlobFacts:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tunefarm.engines.cudnn_refusal import declining
-from tunefarm.model.candidate import Candidate
+from tunefarm.engines.cudnn_space import SPACE, settings
+from tunefarm.model.candidate import Candidate, Knobs
 from tunefarm.model.errors import Declined
 
 MODES = ("A", "B", "FALLBACK")
 """Heuristic modes, in the order in which they are asked."""
 _PYTHON_ENGINES = 20_000
-"""Ids from here on are the frontend's python engines. They use no kernel cache: a dynamic one would be a static one."""
+"""Ids from here on are the frontend's python engines."""
 _UNNAMED_KNOB = "NOT_SET"
 """The frontend's name for every knob that it has no name for: they share one key, and all values but one are lost."""
 
 
 @dataclass(frozen=True)
 class _List:
-    """One mode's graph, and what the mode proposed on it. Plans made later by hand are on the graph alone."""
+    """One mode's graph, and what the mode proposed on it, by place. Plans made later by hand are on the graph alone."""
 
     graph: Any
-    proposed: tuple[Candidate, ...]
+    proposed: tuple[tuple[int, Candidate], ...]
 
 
 class PlanLists:
@@ -54,10 +55,29 @@ class PlanLists:
         """
         found: dict[str, Candidate] = {}
         for listed in self._available():
-            for candidate in listed.proposed:
+            for _, candidate in listed.proposed:
                 found.setdefault(candidate.key, candidate)
         if not found:
             raise self._refusal()
+        return tuple(found.values())
+
+    def widened(self) -> tuple[Candidate, ...]:
+        """Plans beyond the listed ones: see `cudnn_space`. Those that cuDNN rejects at once are left out.
+
+        Raises:
+            Declined: no mode lists any plan, so that there is no graph to ask.
+        """
+        listed = self.candidates()
+        graph = next(iter(self._available())).graph
+        known = {candidate.key for candidate in listed}
+        found: dict[str, Candidate] = {}
+        for engine_id, knobs in settings(self._cudnn, graph, listed):
+            try:
+                _, made = self._create(graph, engine_id, knobs)
+            except Declined:
+                continue
+            if made.key not in known and made.replayable and dict(made.knobs) == dict(knobs):
+                found.setdefault(made.key, replace(made, proposed_by=SPACE, rank=len(found)))
         return tuple(found.values())
 
     def find(self, candidate: Candidate) -> tuple[Any, int]:
@@ -69,7 +89,7 @@ class PlanLists:
             Declined: it is not listed and can't be made, or what cuDNN makes of it is another plan.
         """
         for listed in self._available():
-            for place, here in _plans(listed.graph, dynamic=self._dynamic):
+            for place, here in listed.proposed:
                 if here == candidate:
                     return listed.graph, place
         return self._make(candidate)
@@ -84,12 +104,18 @@ class PlanLists:
         graph = next((listed.graph for listed in self._available()), None)
         if graph is None:
             raise self._refusal()
-        with declining(self._cudnn):
-            graph.create_execution_plan(candidate.engine_id, {names[name]: value for name, value in candidate.knobs})
-        *_, (place, made) = _plans(graph, dynamic=self._dynamic)  # the graph appends what is made by hand
+        place, made = self._create(graph, candidate.engine_id, dict(candidate.knobs))
         if made != candidate:
             raise Declined(f"asked for {candidate.label}, cuDNN makes {made.label}")
         return graph, place
+
+    def _create(self, graph: Any, engine_id: int, knobs: Mapping[str, int]) -> tuple[int, Candidate]:
+        """Make a plan by hand on a graph, which appends it; where it is now, and what it became."""
+        names = self._cudnn.knob_type.__members__
+        with declining(self._cudnn):
+            graph.create_execution_plan(engine_id, {names[name]: value for name, value in knobs.items()})
+        place = len(graph.plans) - 1
+        return place, _candidate(graph, place, dynamic=self._dynamic)
 
     def _available(self) -> Iterator[_List]:
         for mode in MODES:
@@ -111,34 +137,57 @@ class PlanLists:
             graph.validate()
             graph.build_operation_graph()
             graph.create_execution_plans([self._cudnn.heur_mode.__members__[mode]])
-            listed = [candidate for _, candidate in _plans(graph, dynamic=self._dynamic, mode=mode)]
-        return _List(graph, tuple(listed))
+            return _List(graph, tuple(_listed(graph, dynamic=self._dynamic, mode=mode)))
 
     def _refusal(self) -> Declined:
         first = self._list(MODES[0])
         return Declined(str(first) if isinstance(first, Declined) else "its heuristics list no plan")
 
 
-def _plans(graph: Any, *, dynamic: bool, mode: str = "") -> Iterator[tuple[int, Candidate]]:
-    """Each plan on a graph with its place. Entries with negative ids are markers, not plans."""
+def make_plan(cudnn: Any, graph: Any, engine_id: int, knobs: Knobs, *, dynamic: bool) -> tuple[int, Candidate]:
+    """Put a plan on a graph by its engine and knobs, without compiling it: its place, and what cuDNN calls it.
+
+    Raises:
+        Declined: cuDNN refuses the setting, or its frontend has no knob of that name.
+    """
+    names = cudnn.knob_type.__members__
+    unknown = [name for name, _ in knobs if name not in names]
+    if unknown:
+        raise Declined(f"this cuDNN frontend has no knob named {', '.join(unknown)}")
+    with declining(cudnn):
+        graph.create_execution_plan(engine_id, {names[name]: value for name, value in knobs})
+    place = len(graph.plans) - 1  # the graph appends what is made by hand
+    return place, _candidate(graph, place, dynamic=dynamic)
+
+
+def is_python_engine(engine_id: int) -> bool:
+    """Whether an engine is the frontend's own. Those use no kernel cache, and don't tell their knobs' ranges."""
+    return engine_id >= _PYTHON_ENGINES
+
+
+def _listed(graph: Any, *, dynamic: bool, mode: str) -> Iterator[tuple[int, Candidate]]:
+    """Each plan that a mode put on a graph, with its place. Entries with negative ids are markers, not plans."""
     rank = 0
     for place, entry in enumerate(graph.plans):
-        if entry.engine_id < 0 or (dynamic and entry.engine_id >= _PYTHON_ENGINES):
+        # A dynamic plan of a python engine would be a static one.
+        if entry.engine_id < 0 or (dynamic and is_python_engine(entry.engine_id)):
             continue
-        engine_id, choices = graph.get_engine_and_knobs_at_index(place)
-        knobs = {knob.name: int(value) for knob, value in choices.items()}
-        replayable = knobs.pop(_UNNAMED_KNOB, None) is None
-        yield (
-            place,
-            Candidate(
-                engine="cudnn",
-                name=graph.get_plan_name_at_index(place),
-                engine_id=int(engine_id),
-                knobs=tuple(sorted(knobs.items())),
-                dynamic=dynamic,
-                replayable=replayable,
-                proposed_by=mode,
-                rank=rank,
-            ),
-        )
+        yield place, _candidate(graph, place, dynamic=dynamic, mode=mode, rank=rank)
         rank += 1
+
+
+def _candidate(graph: Any, place: int, *, dynamic: bool, mode: str = "", rank: int = 0) -> Candidate:
+    """The candidate that the plan at a place is."""
+    engine_id, choices = graph.get_engine_and_knobs_at_index(place)
+    knobs = {knob.name: int(value) for knob, value in choices.items()}
+    replayable = knobs.pop(_UNNAMED_KNOB, None) is None
+    return Candidate(
+        engine="cudnn",
+        name=graph.get_plan_name_at_index(place),
+        engine_id=int(engine_id),
+        knobs=tuple(sorted(knobs.items())),
+        dynamic=dynamic,
+        replayable=replayable,
+        proposed_by=mode,
+        rank=rank,
+    )

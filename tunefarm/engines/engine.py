@@ -55,6 +55,24 @@ class Engine(ABC):
     def propose(self, problem: Problem, search: Search) -> Proposal:
         """Candidates without duplicates, the engine's own favourite first; or why it refuses the problem."""
 
+    def widen(self, problem: Problem, search: Search) -> tuple[Candidate, ...]:  # noqa: ARG002 - most have no more
+        """Candidates beyond those that `propose` gave, where the search asks for a wider space.
+
+        A call of its own, since asking may kill the process: what was proposed stands nonetheless.
+
+        Raises:
+            Declined: the engine can't tell.
+        """
+        return ()
+
+    def propose_more(self, problem: Problem, search: Search) -> Proposal:  # noqa: ARG002 - for engines that have more
+        """Candidates of a wider space than `propose` asks for, none of which it proposed. Most engines have none.
+
+        Asked apart from it, and after it, since asking may kill the process where `propose` did not: what was proposed
+        stands then. A refusal here refuses the wider space only.
+        """
+        return Proposal(self.name)
+
     @abstractmethod
     def build(self, problem: Problem, candidate: Candidate) -> Plan:
         """Compile a candidate into bytes.

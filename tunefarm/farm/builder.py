@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tunefarm.farm.isolation import Child, ChildDiedError, ChildFailedError, ChildTimedOutError
 from tunefarm.farm.messages import BuildReport, PlanFacts, ProposeReport
-from tunefarm.farm.work import Build, Propose
-from tunefarm.model.candidate import Candidate, Plan, Proposal, refused_candidate
+from tunefarm.farm.work import Build, Propose, Widen
+from tunefarm.model.candidate import Candidate, Plan, Proposal, refused_candidate, unasked_candidate
 from tunefarm.model.job import Search
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Failure, Stage, Status
@@ -40,10 +41,24 @@ class Builder:
         failures: list[Failure] = []
         for engine in engines:
             try:
-                proposals.append(self._child.run(Propose(engine, problem, search, self._profile), PROPOSE_DEADLINE_S))
+                proposal = self._child.run(Propose(engine, problem, search, self._profile), PROPOSE_DEADLINE_S)
             except ChildFailedError as error:
                 failures.append(failure_of(error, refused_candidate(engine), Stage.PROPOSE))
+                continue
+            if proposal.refusal is None:
+                more = self._widen(engine, problem, search)
+                if isinstance(more, Failure):
+                    failures.append(more)
+                else:
+                    proposal = replace(proposal, candidates=tuple(dict.fromkeys((*proposal.candidates, *more))))
+            proposals.append(proposal)
         return ProposeReport(tuple(proposals), tuple(failures))
+
+    def _widen(self, engine: str, problem: Problem, search: Search) -> tuple[Candidate, ...] | Failure:
+        try:
+            return self._child.run(Widen(engine, problem, search, self._profile), PROPOSE_DEADLINE_S)
+        except ChildFailedError as error:
+            return failure_of(error, unasked_candidate(engine), Stage.PROPOSE)
 
     def build(self, problem: Problem, candidates: Sequence[Candidate]) -> tuple[BuildReport, tuple[Plan, ...]]:
         """Build candidates one after another; one that kills or hangs the child costs itself alone.

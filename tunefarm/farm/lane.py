@@ -16,6 +16,8 @@ from tunefarm.model.trial import Failure, Outcome, Stage, Standing, Status, tria
 
 BUILD_CHUNK = 4
 """Candidates a build call: enough to share the graph and its heuristic query, few enough to spread over the cores."""
+BURST_CANDIDATES = 600
+"""Candidates in hand up to which a burst takes in another problem: their plans fill memory until they are measured."""
 BURST_PROBLEMS = 16
 """Problems compiled before the device gets them. Each change between compiling and timing idles cores for one build."""
 MAX_LOSSES = 3
@@ -167,7 +169,7 @@ class Lane:
     def turn(self) -> None:
         """Change the phase where the present one has nothing left to do and nothing under way."""
         if self.phase is Phase.COMPILE:
-            full = len(self._ready) >= BURST_PROBLEMS or all(p.slot in self._taken for p in self._todo)
+            full = not self._has_room() or all(p.slot in self._taken for p in self._todo)
             if self._ready and not self._compiling and not self._open and full:
                 self.phase = Phase.MEASURE
         elif not self._ready and not self._measuring:
@@ -241,7 +243,7 @@ class Lane:
 
     def _open_next(self) -> Pending | None:
         """Take the next problem in hand, if the burst has room and none of its twins is in hand."""
-        if len(self._open) + len(self._ready) >= BURST_PROBLEMS:
+        if not self._has_room():
             return None
         pending = next((p for p in self._todo if p.slot not in self._taken), None)
         if pending is not None:
@@ -249,6 +251,11 @@ class Lane:
             self._open.append(pending)
             self._taken.add(pending.slot)
         return pending
+
+    def _has_room(self) -> bool:
+        """Whether the burst may take in another problem."""
+        in_hand = (*self._open, *self._ready)
+        return len(in_hand) < BURST_PROBLEMS and sum(len(p.candidates) for p in in_hand) < BURST_CANDIDATES
 
     def _start_building(self, pending: Pending) -> None:
         """Queue what the store lacks, and if that is anything, the anchors to race it against."""

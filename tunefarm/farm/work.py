@@ -9,7 +9,7 @@ from tunefarm.engines import make_engine
 from tunefarm.engines.engine import Engine
 from tunefarm.farm.isolation import Emit
 from tunefarm.measure.session import measure_problem
-from tunefarm.model.candidate import Candidate, Plan, Proposal
+from tunefarm.model.candidate import Candidate, Plan, Proposal, unasked_candidate
 from tunefarm.model.errors import Declined
 from tunefarm.model.job import Protocol, Search
 from tunefarm.model.problem import Problem
@@ -52,6 +52,23 @@ class Propose:
             return _engine(self.engine, self.profile).propose(self.problem, self.search)
         except Declined as refusal:
             return Proposal(self.engine, refusal=str(refusal))
+
+
+@dataclass(frozen=True)
+class Widen:
+    """Ask one engine for candidates of a wider space."""
+
+    engine: str
+    problem: Problem
+    search: Search
+    profile: str | None
+
+    def __call__(self, _emit: Emit) -> tuple[Candidate, ...] | Failure:
+        """The candidates, or why there are none."""
+        try:
+            return _engine(self.engine, self.profile).widen(self.problem, self.search)
+        except Declined as refusal:
+            return Failure(unasked_candidate(self.engine), Status.DECLINED, Stage.PROPOSE, str(refusal))
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,11 @@ class Candidate:
         return f"{self.engine}:{self.name}" + ("+dyn" if self.dynamic else "")
 
     @property
+    def is_stand_in(self) -> bool:
+        """Whether it stands for something that has no candidate: see `refused_candidate` and `unasked_candidate`."""
+        return self.name.startswith("(")
+
+    @property
     def is_default(self) -> bool:
         """Whether cuDNN's heuristic puts it first: what a user has who tunes nothing."""
         return self.engine == "cudnn" and self.proposed_by == "A" and self.rank == 0 and not self.dynamic
@@ -79,13 +84,14 @@ class Candidate:
         return cls(**{**payload, "knobs": tuple((str(k), int(v)) for k, v in payload["knobs"])})
 
 
-NO_CANDIDATE = "(none)"
-"""Name of the candidate in the row of an engine that refused a whole problem."""
-
-
 def refused_candidate(engine: str) -> Candidate:
     """The stand-in candidate under which an engine's refusal of a whole problem is recorded."""
-    return Candidate(engine=engine, name=NO_CANDIDATE)
+    return Candidate(engine=engine, name="(none)")
+
+
+def unasked_candidate(engine: str) -> Candidate:
+    """The stand-in candidate under which it is recorded that an engine's knobs could not be asked for."""
+    return Candidate(engine=engine, name="(knobs)")
 
 
 @dataclass(frozen=True)
@@ -99,12 +105,22 @@ class Plan:
     build_ms: float
     """Milliseconds from the graph to the serialized plan, on one core. Compiling included, heuristics not."""
     knobs: Knobs = ()
-    """Every knob as the plan's own content holds it, resolved by the engine. Empty for torch."""
+    """Every knob as the plan's own content holds it; -1 where the engine itself chose. Empty for torch."""
+    kernels: str = ""
+    """Digest of the kernels that it launches and how they are split. Empty where its bytes don't tell."""
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the bytes, as hex."""
         return sha256(self.blob).hexdigest()
+
+    @property
+    def twin_key(self) -> tuple[str, int, str]:
+        """Equal for twins: plans of one problem that launch the same kernels in the same way.
+
+        A bare engine is the twin of one explicit setting, and its bytes hold other knobs: (engine, workspace, kernels).
+        """
+        return self.candidate.engine, self.workspace_bytes, self.kernels or self.digest
 
 
 @dataclass(frozen=True)
@@ -114,3 +130,5 @@ class Proposal:
     engine: str
     candidates: tuple[Candidate, ...] = ()
     refusal: str | None = None
+    note: str = ""
+    """What it left out and why, on one line. Empty if nothing."""

@@ -14,9 +14,7 @@ class Space(StrEnum):
     HEURISTIC = "heuristic"
     """Every config of cuDNN's heuristic lists A, B and FALLBACK."""
     KNOBS = "knobs"
-    """Those, and each engine's tile configs over their whole range, with a few ways to split the sum."""
-    EXHAUSTIVE = "exhaustive"
-    """Every knob setting that cuDNN accepts."""
+    """Those, and every kernel config of each engine that takes the problem, some with the sum split."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +30,6 @@ class Search:
         metadata={"doc": "also build with dynamic shapes, problems of one structure sharing a kernel cache"},
     )
     compile: bool = field(default=True, metadata={"doc": "let torch.compile race (seconds of compiling a problem)"})
-    budget_candidates: int | None = field(
-        default=None,
-        metadata={"doc": "candidates that are tried a problem at most; the most promising first", "low": 1},
-    )
-    budget_seconds: int | None = field(
-        default=None, metadata={"doc": "seconds after which no more candidates of a problem are begun", "low": 1}
-    )
-    deterministic: bool = field(default=False, metadata={"doc": "leave out what cuDNN notes as nondeterministic"})
-    tensor_cores: bool = field(default=True, metadata={"doc": "allow what uses tensor cores"})
-    reduced_precision: bool = field(
-        default=True, metadata={"doc": "allow partial sums in less than the compute type's precision"}
-    )
-    down_convert: bool = field(default=True, metadata={"doc": "allow inputs rounded to a narrower type, such as TF32"})
 
     @cached_property
     def key(self) -> str:

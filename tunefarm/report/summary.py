@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tunefarm.model.candidate import NO_CANDIDATE
 from tunefarm.model.job import Protocol, Task
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Measurement, Standing, Status, Trial
@@ -92,8 +91,8 @@ def summarize_job(tasks: Iterable[Task], targets: Iterable[str], trials: Iterabl
 
 def _summarize_one(trials: Sequence[Trial]) -> ProblemSummary:
     latest = max(trials, key=lambda trial: trial.finished_at)
-    refusals = tuple(trial for trial in trials if trial.outcome.candidate.name == NO_CANDIDATE)
-    ordered = sorted((trial for trial in trials if trial.outcome.candidate.name != NO_CANDIDATE), key=_place)
+    refusals = tuple(trial for trial in trials if trial.outcome.candidate.is_stand_in)
+    ordered = sorted((trial for trial in trials if not trial.outcome.candidate.is_stand_in), key=_place)
     won = [trial for trial in ordered if trial.outcome.standing is Standing.WON]
     torch = [trial for trial in ordered if trial.outcome.candidate.engine == "torch"]
     return ProblemSummary(

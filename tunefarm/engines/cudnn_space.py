@@ -1,0 +1,51 @@
+"""The part of cuDNN's space of engines and knobs that pays: beyond what its heuristics list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tunefarm.model.candidate import Candidate
+
+SPACE = "knobs"
+"""Who proposes a candidate of this space."""
+SWEPT = "KERNEL_CFG"
+"""The knob that is tried over its whole range: which kernel an engine compiles, with its tiles and pipeline. On an H200
+it held the best plan of five linear layers of seven that the heuristics missed."""
+SPLIT = "SPLIT_K_SLC"
+"""Into how many parts a sum is cut, each for another block of threads: pays where there are few tiles."""
+SPLITS = (2, 4, 8)
+"""Tried with the kernels that the heuristics name, since with all it would be four times the compiling."""
+
+
+def settings(cudnn: Any, graph: Any, listed: Sequence[Candidate]) -> Iterator[tuple[int, Mapping[str, int]]]:
+    """(engine, knobs) to try on a graph: every kernel of each listed engine, and the listed kernels with split sums.
+
+    Engines that no heuristic lists for the problem are of other architectures or far slower. Asking for ranges may kill
+    the process: cuDNN 9.19 and 9.27 do so for attention.
+
+    Args:
+        cudnn: the frontend.
+        graph: with its operation graph built.
+        listed: what the heuristics list for it.
+    """
+    engines = dict.fromkeys(c.engine_id for c in listed if c.engine_id is not None and not c.dynamic)
+    for engine_id in engines:
+        ranges = _ranges(cudnn, graph, engine_id)
+        if SWEPT not in ranges:
+            continue
+        for value in ranges[SWEPT]:
+            yield engine_id, {SWEPT: value}
+        if SPLIT not in ranges:
+            continue
+        named = dict.fromkeys(dict(c.knobs).get(SWEPT) for c in listed if c.engine_id == engine_id)
+        yield from ((engine_id, {SWEPT: kernel, SPLIT: n}) for kernel in named if kernel is not None for n in SPLITS)
+
+
+def _ranges(cudnn: Any, graph: Any, engine_id: int) -> dict[str, range]:
+    """Values of each knob of an engine; none where cuDNN does not tell."""
+    try:
+        knobs = graph.get_knobs_for_engine(engine_id)
+    except (cudnn.cudnnGraphNotSupportedError, RuntimeError, ValueError):
+        return {}  # precompiled engines of convolutions, say, where there is no device
+    return {k.type.name: range(k.min_value, k.max_value + 1, max(1, k.stride)) for k in knobs}
