@@ -36,7 +36,7 @@ def test_a_linear_layer_has_over_a_hundred_candidates_none_of_them_twice(
     keys = [c.key for c in (*listed, *more)]
     assert len(keys) == len(set(keys)) > 100
     assert all(c.replayable and c.proposed_by == "knobs" and not c.is_default for c in more)
-    assert {4, 7} <= {c.engine_id for c in more} <= {c.engine_id for c in listed}
+    assert {c.engine_id for c in more} == {4, 7}, "engine 2 is a fallback alone, and takes 20 s a build"
     assert any(dict(c.knobs).get("SPLIT_K_SLC") for c in more)
 
 

@@ -55,6 +55,13 @@ def test_a_problem_whose_plans_all_die_ends_with_a_row_each(measurer: Measurer) 
     assert report.keep == ()
 
 
+def test_of_twins_one_races_and_the_others_say_whose_they_are(measurer: Measurer) -> None:
+    twins = [Plan(Candidate(planted.NAME, name), b"right", 0, 1.0, kernels="same") for name in ("right", "also-right")]
+    report = measurer.measure(PROBLEM, PROTOCOL, None, (twins[0], twins[1]))
+    assert [o.status for o in report.outcomes] == [Status.MEASURED, Status.DECLINED]
+    assert report.outcomes[1].reason == f"the same kernels as {planted.NAME}:right, which races for both"
+
+
 def test_it_describes_the_cpu_where_no_gpu_is_visible(measurer: Measurer) -> None:
     facts = measurer.describe()
     assert facts.target.kind == "cpu"

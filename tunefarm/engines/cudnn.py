@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tunefarm.engines.cudnn_blob import check_blob
+from tunefarm.engines.cudnn_blob import check_blob, kernels_of
 from tunefarm.engines.cudnn_library import load_cudnn, require_driver
 from tunefarm.engines.cudnn_lists import PlanLists
 from tunefarm.engines.cudnn_refusal import declining
@@ -82,7 +82,7 @@ class CudnnEngine(Engine):
             blob: bytes = graph.serialize(as_bytes=True)  # holds what was built last
             workspace_bytes = int(graph.get_workspace_size_plan_at_index(place))
         build_ms = (time.perf_counter() - began) * 1e3
-        return Plan(candidate, blob, workspace_bytes, build_ms, check_blob(blob, candidate).knobs)
+        return Plan(candidate, blob, workspace_bytes, build_ms, check_blob(blob, candidate).knobs, kernels_of(blob))
 
     def load(self, problem: Problem, plan: Plan) -> Executable:
         if self._profile is not None:

@@ -61,8 +61,8 @@ def check_blob(blob: bytes, candidate: Candidate) -> BlobFacts:
 def kernels_of(blob: bytes) -> str:
     """Digest of the kernels that a plan launches and how they are split, whatever knobs its bytes say it was made from.
 
-    Empty where the bytes hold no code of their own (precompiled engines, python engines). What a kernel's raw parameters
-    hold between the named ones is uninitialised, so they are left out.
+    Empty where the bytes hold no code of their own (precompiled engines, python engines). A kernel's raw parameters are
+    left out: what lies between the named ones is uninitialised.
     """
     start = blob.find(_ENGINE_OBJECT)
     if start < 0 or blob.startswith(_PYTHON_PLAN):

@@ -8,13 +8,13 @@ from typing import Any
 
 from tunefarm.engines.cudnn_refusal import declining
 from tunefarm.engines.cudnn_space import SPACE, settings
-from tunefarm.model.candidate import Candidate, Knobs
+from tunefarm.model.candidate import Candidate
 from tunefarm.model.errors import Declined
 
 MODES = ("A", "B", "FALLBACK")
 """Heuristic modes, in the order in which they are asked."""
 _PYTHON_ENGINES = 20_000
-"""Ids from here on are the frontend's python engines."""
+"""Ids from here on are the frontend's python engines. They use no kernel cache: a dynamic one would be a static one."""
 _UNNAMED_KNOB = "NOT_SET"
 """The frontend's name for every knob that it has no name for: they share one key, and all values but one are lost."""
 
@@ -144,33 +144,11 @@ class PlanLists:
         return Declined(str(first) if isinstance(first, Declined) else "its heuristics list no plan")
 
 
-def make_plan(cudnn: Any, graph: Any, engine_id: int, knobs: Knobs, *, dynamic: bool) -> tuple[int, Candidate]:
-    """Put a plan on a graph by its engine and knobs, without compiling it: its place, and what cuDNN calls it.
-
-    Raises:
-        Declined: cuDNN refuses the setting, or its frontend has no knob of that name.
-    """
-    names = cudnn.knob_type.__members__
-    unknown = [name for name, _ in knobs if name not in names]
-    if unknown:
-        raise Declined(f"this cuDNN frontend has no knob named {', '.join(unknown)}")
-    with declining(cudnn):
-        graph.create_execution_plan(engine_id, {names[name]: value for name, value in knobs})
-    place = len(graph.plans) - 1  # the graph appends what is made by hand
-    return place, _candidate(graph, place, dynamic=dynamic)
-
-
-def is_python_engine(engine_id: int) -> bool:
-    """Whether an engine is the frontend's own. Those use no kernel cache, and don't tell their knobs' ranges."""
-    return engine_id >= _PYTHON_ENGINES
-
-
 def _listed(graph: Any, *, dynamic: bool, mode: str) -> Iterator[tuple[int, Candidate]]:
     """Each plan that a mode put on a graph, with its place. Entries with negative ids are markers, not plans."""
     rank = 0
     for place, entry in enumerate(graph.plans):
-        # A dynamic plan of a python engine would be a static one.
-        if entry.engine_id < 0 or (dynamic and is_python_engine(entry.engine_id)):
+        if entry.engine_id < 0 or (dynamic and entry.engine_id >= _PYTHON_ENGINES):
             continue
         yield place, _candidate(graph, place, dynamic=dynamic, mode=mode, rank=rank)
         rank += 1

@@ -65,14 +65,6 @@ class Engine(ABC):
         """
         return ()
 
-    def propose_more(self, problem: Problem, search: Search) -> Proposal:  # noqa: ARG002 - for engines that have more
-        """Candidates of a wider space than `propose` asks for, none of which it proposed. Most engines have none.
-
-        Asked apart from it, and after it, since asking may kill the process where `propose` did not: what was proposed
-        stands then. A refusal here refuses the wider space only.
-        """
-        return Proposal(self.name)
-
     @abstractmethod
     def build(self, problem: Problem, candidate: Candidate) -> Plan:
         """Compile a candidate into bytes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tunefarm.engines.torch import use_all_cores
 from tunefarm.farm.builder import failure_of
@@ -13,7 +13,7 @@ from tunefarm.measure.session import Entered, Event, Settled
 from tunefarm.model.candidate import Candidate, Plan
 from tunefarm.model.job import Protocol
 from tunefarm.model.problem import Problem
-from tunefarm.model.trial import Outcome, Stage, Standing
+from tunefarm.model.trial import Outcome, Stage, Standing, Status
 
 DESCRIBE_DEADLINE_S = 120.0
 FIRST_STEP_DEADLINE_S = 60.0
@@ -62,7 +62,7 @@ class Measurer:
             batches: plans, as builders returned them.
         """
         plans = tuple(plan for batch in batches for plan in batch)
-        settled: dict[str, Outcome] = {}
+        settled = _twins(plans, incumbent)
         while True:
             left = tuple(plan for plan in plans if plan.candidate.key not in settled)
             if not left:
@@ -97,6 +97,19 @@ class Measurer:
     def wait_closed(self) -> None:
         """After `close`: see that it is gone."""
         self._child.wait_closed()
+
+
+def _twins(plans: Sequence[Plan], incumbent: str | None) -> dict[str, Outcome]:
+    """Outcomes of plans that launch the same kernels as another one, which races for them too."""
+    first: dict[tuple[str, int, str], Plan] = {}
+    outcomes: dict[str, Outcome] = {}
+    # What others are compared with keeps its own name.
+    for plan in sorted(plans, key=lambda p: not (p.candidate.is_default or p.candidate.key == incumbent)):
+        twin = first.setdefault(plan.twin_key, plan)
+        if twin is not plan and not plan.candidate.is_default:
+            reason = f"the same kernels as {twin.candidate.label}, which races for both"
+            outcomes[plan.candidate.key] = Outcome(plan.candidate, Status.DECLINED, Stage.LOAD, reason)
+    return outcomes
 
 
 class _Watch:

@@ -130,5 +130,3 @@ class Proposal:
     engine: str
     candidates: tuple[Candidate, ...] = ()
     refusal: str | None = None
-    note: str = ""
-    """What it left out and why, on one line. Empty if nothing."""

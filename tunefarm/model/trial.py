@@ -31,7 +31,7 @@ class Status(StrEnum):
     WRONG = "wrong"
     """Ran and gave wrong results: never timed, never ranked."""
     DECLINED = "declined"
-    """The engine refused it, or it breaks a bound that the job set."""
+    """The engine refused it, it breaks a bound that the job set, or it is the twin of another candidate."""
     FAILED = "failed"
     """Raised an error."""
     CRASHED = "crashed"
