@@ -9,6 +9,7 @@ import pytest
 from importlinter.cli import lint_imports
 
 import tunefarm
+from tunefarm.cli import FARM_EXTRA
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = Path(tunefarm.__file__).parent
@@ -56,6 +57,11 @@ def test_the_words_need_the_standard_library_alone():
     assert added - set(sys.stdlib_module_names) == {"tunefarm"}
 
 
+def test_an_inference_process_imports_nothing_of_the_farm():
+    modules = sorted(f"tunefarm.runtime.{path.stem}" for path in (PACKAGE / "runtime").glob("[a-z]*.py"))
+    assert not imported_by(f"import tunefarm.runtime, {', '.join(modules)}") & FARM_EXTRA - {"numpy"}  # torch's own
+
+
 @pytest.mark.parametrize(
     ("statement", "kept_out"),
     [
@@ -66,6 +72,9 @@ def test_the_words_need_the_standard_library_alone():
         ("import tunefarm.report.job", {"torch", "cudnn", "ray", "pyarrow", "duckdb"}),
         ("import tunefarm.farm.sweep", {"torch", "cudnn", "ray"}),
         ("import tunefarm.engines", {"torch", "cudnn", "ray", "pyarrow"}),
+        ("import tunefarm.runtime.bundle", {"torch", "cudnn", "numpy"}),
+        ("import tunefarm.ship.policy", {"torch", "cudnn", "ray", "pyarrow", "cryptography"}),
+        ("import tunefarm.ship.installed", {"torch", "cudnn", "ray", "pyarrow", "duckdb"}),
     ],
 )
 def test_slow_libraries_are_imported_where_they_are_used(statement, kept_out):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +22,9 @@ from tunefarm.ops import operation_of
 
 if TYPE_CHECKING:  # building for a device that isn't here needs no torch
     import torch
+
+Enqueue = Callable[[tuple["torch.Tensor", ...], "torch.Tensor | None", int], None]
+"""(operands, workspace, raw stream) -> enqueues the plan. Checks nothing."""
 
 _ALIGNMENT = 16
 """Bytes that every operand's address must be a multiple of. Plans promise it, and most don't check it."""
@@ -177,14 +180,23 @@ class CudnnExecutable(Executable):
         # takes by value are read from CPU tensors.
         operands = tuple(given[spec.name] for spec in specs)
         uids = tuple(spec.uid for spec in specs)
-        execute, handle, set_stream = self._graph.execute, self._handle, self._cudnn.set_stream
+        enqueue = self.enqueuer(uids)
         current_stream = torch.cuda.current_stream
 
         def launch() -> None:
-            set_stream(handle, current_stream(device).cuda_stream)
-            execute(operands, workspace, handle, tensor_uids=uids)
+            enqueue(operands, workspace, current_stream(device).cuda_stream)
 
         return launch
+
+    def enqueuer(self, uids: tuple[int, ...]) -> Enqueue:
+        """The plan as a function of its operands, in the order of their uids, for callers that checked them already."""
+        execute, handle, set_stream = self._graph.execute, self._handle, self._cudnn.set_stream
+
+        def enqueue(operands: tuple[torch.Tensor, ...], workspace: torch.Tensor | None, stream: int) -> None:
+            set_stream(handle, stream)
+            execute(operands, workspace, handle, tensor_uids=uids)
+
+        return enqueue
 
 
 def _require_device() -> None:

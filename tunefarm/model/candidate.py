@@ -61,6 +61,11 @@ class Candidate:
         return self.name.startswith("(")
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether it is what torch.compile makes, which lives only in the process that compiled it."""
+        return self.engine == "torch" and self.name.startswith("compile")
+
+    @property
     def is_default(self) -> bool:
         """Whether cuDNN's heuristic puts it first: what a user has who tunes nothing."""
         return self.engine == "cudnn" and self.proposed_by == "A" and self.rank == 0 and not self.dynamic

@@ -7,6 +7,9 @@ The tree::
     ├── InvalidProblem          exit 2   a problem whose fields contradict each other
     ├── UsageError              exit 2   a command asked for something that can't be done
     ├── StoreError              exit 4   a store that can't be read or written
+    ├── BundleError                      a bundle that is not to be used; one of
+    │   ├── BundleDamaged       exit 4   it is no bundle, or not as it was written
+    │   └── BundleRefused       exit 5   it may be whole, and is not to be trusted here: signature, key, age, expiry
     ├── NoSuitableGpu           exit 6   a GPU was asked for and none can serve
     ├── FarmError               exit 1   the farm itself failed: a node, an actor, the executor
     └── Declined                         an engine refuses a problem or a candidate. Becomes a row, never ends a sweep
@@ -75,6 +78,22 @@ class StoreError(TunefarmError):
     """A store that can't be read or written."""
 
     exit_code = 4
+
+
+class BundleError(TunefarmError):
+    """A bundle of plans that is not to be used. Always one of its two kinds."""
+
+
+class BundleDamaged(BundleError):
+    """Bytes that are no bundle, or are not as they were written."""
+
+    exit_code = 4
+
+
+class BundleRefused(BundleError):
+    """A bundle that is not to be trusted here: no signature by a trusted key, too old, expired, or withdrawn."""
+
+    exit_code = 5
 
 
 class NoSuitableGpu(TunefarmError):

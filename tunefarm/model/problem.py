@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, Self, get_type_hints
 
 from tunefarm.model.dtypes import DType
@@ -122,7 +122,8 @@ class Problem:
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Self:
         """The problem that `to_dict` described. Raises InvalidProblem or TypeError if it describes none."""
-        kinds = get_type_hints(cls)
+        problem_type: type = cls  # which mypy knows to be hashable
+        kinds = _kinds_of(problem_type)
         return cls(**{name: kinds[name](value) if name in kinds else value for name, value in payload.items()})
 
     @property
@@ -144,6 +145,12 @@ class Problem:
     @abstractmethod
     def flops(self) -> int:
         """Floating-point operations of the main product, a multiply-add counting two. Masked work is left out."""
+
+
+@cache
+def _kinds_of(problem_type: type) -> dict[str, Any]:
+    """Types of a problem's fields. Kept: finding them takes longer than making the problem."""
+    return get_type_hints(problem_type)
 
 
 def _plain(value: Any) -> Any:

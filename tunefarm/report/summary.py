@@ -103,7 +103,7 @@ def _summarize_one(trials: Sequence[Trial]) -> ProblemSummary:
         winner=max(won, key=lambda trial: trial.finished_at, default=None),
         default=next((trial for trial in ordered if trial.outcome.candidate.is_default), None),
         torch=_fastest(torch),
-        eager=_fastest([trial for trial in torch if not trial.outcome.candidate.name.startswith("compile")]),
+        eager=_fastest([trial for trial in torch if not trial.outcome.candidate.is_compiled]),
         trials=tuple(ordered),
         refusals=refusals,
     )
