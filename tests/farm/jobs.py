@@ -148,3 +148,18 @@ class AtExit:
 
     def __call__(self, _emit: Emit) -> None:
         util.Finalize(None, Path(self.path).touch, exitpriority=0)
+
+
+def _refuse() -> None:
+    raise ValueError("not here")
+
+
+class Unreadable:
+    def __reduce__(self) -> tuple[object, tuple[()]]:
+        return _refuse, ()
+
+
+@dataclass(frozen=True)
+class ReturnUnreadable:
+    def __call__(self, _emit: Emit) -> object:
+        return Unreadable()

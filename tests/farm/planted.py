@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Mapping
 from typing import ClassVar
@@ -41,6 +42,10 @@ def do(deed: str, stage: str) -> None:
         os._exit(0)
     if what == "hang":
         time.sleep(600)
+    if what == "ruin":  # a fault that shows when another candidate is in hand
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGSEGV)).start()
+    if what == "linger":
+        time.sleep(1.0)
     if what == "raise":
         raise RuntimeError(f"planted in {stage}")
     if what == "decline":

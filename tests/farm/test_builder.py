@@ -1,3 +1,7 @@
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -49,3 +53,22 @@ def test_every_candidate_has_a_result_even_if_all_die(builder: Builder) -> None:
     report, plans = builder.build(PROBLEM, candidates)
     assert [f.candidate for f in report.failures] == candidates
     assert plans == ()
+
+
+def test_a_candidate_is_not_blamed_for_the_fault_of_the_one_before(builder: Builder) -> None:
+    candidates = [Candidate(planted.NAME, name) for name in ("build-ruin", "build-linger", "right")]
+    report, plans = builder.build(PROBLEM, candidates)
+    assert report.failures == ()
+    assert [p.candidate for p in plans] == candidates
+
+
+def test_a_kill_from_outside_costs_nobody_a_row(builder: Builder) -> None:
+    def kill_soon() -> None:
+        while builder._child.pid is None or not builder._child.jobs_run:
+            time.sleep(0.01)
+        os.kill(builder._child.pid, signal.SIGKILL)
+
+    threading.Thread(target=kill_soon).start()
+    report, plans = builder.build(PROBLEM, [Candidate(planted.NAME, "build-linger")])
+    assert report.failures == ()
+    assert len(plans) == 1

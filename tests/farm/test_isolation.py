@@ -112,6 +112,22 @@ def test_a_result_that_cannot_be_pickled_is_the_jobs_failure(child: Child) -> No
     assert child.run(jobs.Answer(4), AMPLE) == 4
 
 
+def test_a_result_that_does_not_unpickle_here_is_the_jobs_failure(child: Child) -> None:
+    with pytest.raises(JobRaisedError, match="can't be read: not here"):
+        child.run(jobs.ReturnUnreadable(), AMPLE)
+    assert child.run(jobs.Answer(4), AMPLE) == 4
+
+
+def test_closing_frees_a_thread_whose_child_does_not_read() -> None:
+    child = Child()
+    child.run(jobs.Answer(0), AMPLE)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    threading.Timer(0.5, child.close).start()
+    with pytest.raises(ChildClosedError):
+        child.run(jobs.Answer(bytes(5_000_000)), AMPLE)
+
+
 def test_megabytes_on_stdout_neither_block_nor_reach_ours(child: Child, capfd: pytest.CaptureFixture[str]) -> None:
     assert child.run(jobs.Babble(), AMPLE) == "done"
     out, err = capfd.readouterr()

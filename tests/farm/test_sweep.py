@@ -11,6 +11,8 @@ import pytest
 
 from tests.farm import planted
 from tests.farm.run_planted import Silent, make_job, sweep
+from tunefarm.farm.sweep import SweepOptions, run_sweep
+from tunefarm.model.errors import FarmError
 from tunefarm.model.trial import Standing, Status, Trial
 from tunefarm.store import Store
 
@@ -124,3 +126,25 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_resumes_without_loss(
     assert result.interrupted is None
     check(tmp_path, problems)
     assert all_rows(tmp_path) == problems * 8, "nothing twice"
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("after_s", [1.5, 4.0])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_while_ray_starts_ends_the_sweep_in_order(
+    tmp_path: Path, number: signal.Signals, after_s: float
+) -> None:
+    with start(tmp_path, 3, "ray") as process:
+        time.sleep(after_s)
+        processes = family(process.pid)
+        os.kill(process.pid, number)
+        code = process.wait(timeout=60)
+    assert code == (-signal.SIGKILL if number is signal.SIGKILL else 130)
+    _, alive = psutil.wait_procs(processes, timeout=30)
+    assert not [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_an_address_that_nobody_listens_at_is_refused_at_once(tmp_path: Path) -> None:
+    options = SweepOptions(address="localhost:1")
+    with pytest.raises(FarmError, match="no Ray cluster answers at localhost:1"):
+        run_sweep(make_job(1), Store.open(tmp_path, create=True), options, Silent())

@@ -69,10 +69,7 @@ class Builder:
         plans: list[Plan] = []
         failures: list[Failure] = []
         for candidate in candidates:
-            try:
-                result = self._child.run(Build(problem, candidate, self._profile), self._deadline_s)
-            except ChildFailedError as error:
-                result = failure_of(error, candidate, Stage.BUILD)
+            result = self._build(problem, candidate)
             if isinstance(result, Failure):
                 failures.append(result)
             else:
@@ -80,6 +77,21 @@ class Builder:
             if self._child.jobs_run >= JOBS_A_CHILD:
                 self._child.stop()
         return BuildReport(tuple(PlanFacts.of(plan) for plan in plans), tuple(failures)), tuple(plans)
+
+    def _build(self, problem: Problem, candidate: Candidate) -> Plan | Failure:
+        """The plan of one candidate, or why there is none.
+
+        A child that dies may have been killed from outside, or ruined by an earlier candidate. So the one in hand is
+        tried once more, in a fresh child, before it is called the cause.
+        """
+        job = Build(problem, candidate, self._profile)
+        try:
+            try:
+                return self._child.run(job, self._deadline_s)
+            except ChildDiedError:
+                return self._child.run(job, self._deadline_s)
+        except ChildFailedError as error:
+            return failure_of(error, candidate, Stage.BUILD)
 
     def close(self) -> None:
         """End the child for good. Safe from any thread."""

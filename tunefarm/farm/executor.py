@@ -41,11 +41,11 @@ class Executor(ABC):
     """Starts workers, carries calls to them, tells when they are done. Never retries by itself."""
 
     @abstractmethod
-    def start(self, take_signals: Callable[[], None]) -> list[Measuring]:
+    def start(self, check: Callable[[], None]) -> list[Measuring]:
         """Bring up the farm and its measuring workers: one a GPU, or one for the CPU where there is no GPU.
 
         Args:
-            take_signals: called as soon as whatever the farm is built on has set its own signal handlers.
+            check: called now and then; what it raises ends the start.
 
         Raises:
             FarmError: it can't be brought up.

@@ -29,16 +29,16 @@ class InlineExecutor(Executor):
         self._threads = ThreadPoolExecutor(max_workers=1024, thread_name_prefix="tunefarm")
         self._workers: list[Builder | Measurer] = []
 
-    def start(self, take_signals: Callable[[], None]) -> list[Measuring]:
-        take_signals()
+    def start(self, check: Callable[[], None]) -> list[Measuring]:
         first_device = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         measurer = Measurer({"CUDA_VISIBLE_DEVICES": first_device}, NODE, self._deadline_s)
         self._workers.append(measurer)
         try:
-            return [Measuring(measurer, measurer.describe())]
+            facts = measurer.describe()
         except ChildFailedError as error:
-            self.close()
             raise FarmError(f"the measuring worker did not start: {error}") from error
+        check()
+        return [Measuring(measurer, facts)]
 
     def add_builders(self, target_workers: Sequence[Measuring], count: int | None) -> list[Building]:
         if count is None:

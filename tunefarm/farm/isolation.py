@@ -124,16 +124,16 @@ class Child:
             JobRaisedError: the job raised anything, also if it can't be pickled.
             ChildClosedError: it was closed before or meanwhile.
         """
-        connection = self._started()
+        self._busy = True  # from here on `close` kills: a child that does not read would keep us in `send`
         try:
-            connection.send(job)
-        except OSError:  # it died while idle: nobody's fault in hand, so a fresh one gets the job
-            self.stop()
             connection = self._started()
-            connection.send(job)
-        self.jobs_run += 1
-        self._busy = True
-        try:
+            try:
+                connection.send(job)
+            except OSError:  # it died while idle: nobody's fault in hand, so a fresh one gets the job
+                self.stop()
+                connection = self._started()
+                connection.send(job)
+            self.jobs_run += 1
             result: R = self._await(connection, deadline_s, on_event)
         finally:
             self._busy = False
@@ -226,6 +226,9 @@ class Child:
                 return connection.recv()
         except (EOFError, OSError):
             pass
+        except Exception as error:  # what it sent does not unpickle here: its job's failure
+            self.stop()
+            raise JobRaisedError(type(error).__name__, f"its result can't be read: {error}", "") from error
         return None
 
     def _obituary(self) -> ChildFailedError:

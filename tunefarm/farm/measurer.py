@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tunefarm.engines.torch import use_all_cores
 from tunefarm.farm.builder import failure_of
-from tunefarm.farm.isolation import Child, ChildFailedError
+from tunefarm.farm.isolation import Child, ChildDiedError, ChildFailedError
 from tunefarm.farm.messages import MeasureReport, WorkerFacts
 from tunefarm.farm.work import Describe, Measure
 from tunefarm.measure.session import Entered, Event, Settled
@@ -52,8 +53,9 @@ class Measurer:
     ) -> MeasureReport:
         """Verify and time plans, and choose.
 
-        A plan that crashes or hangs the child becomes an outcome, and the others are tried again without it, so one
-        call may take as many children as it has such plans, and one more.
+        A plan that crashes or hangs the child becomes an outcome, and the others are tried again without it. One that
+        crashes is tried twice, the second time first in a fresh child, before it is called the cause: one call may take
+        twice as many children as it has such plans, and one more.
 
         Args:
             problem: the problem that all plans are for.
@@ -63,10 +65,13 @@ class Measurer:
         """
         plans = tuple(plan for batch in batches for plan in batch)
         settled = _twins(plans, incumbent)
+        deaths: Counter[str | None] = Counter()
+        suspect: str | None = None
         while True:
             left = tuple(plan for plan in plans if plan.candidate.key not in settled)
             if not left:
                 break
+            left = tuple(sorted(left, key=lambda plan: plan.candidate.key != suspect))
             watch = _Watch(self._deadline_s)
             try:
                 outcomes = self._child.run(
@@ -75,6 +80,10 @@ class Measurer:
             except ChildFailedError as error:
                 self._child.stop()  # after an error of the device its context is of no more use
                 settled.update(watch.settled)
+                suspect = watch.at.candidate if watch.at else None
+                deaths[suspect] += 1
+                if isinstance(error, ChildDiedError) and deaths[suspect] == 1:
+                    continue  # another may have ruined the child: this one begins the next
                 culprits = [
                     p.candidate for p in left if watch.at is None or watch.at.candidate in (None, p.candidate.key)
                 ]

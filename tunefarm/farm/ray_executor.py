@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import socket
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +15,15 @@ from typing import Any
 from tunefarm.farm.builder import Builder
 from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker, WorkerLostError
 from tunefarm.farm.inline import builder_count
+from tunefarm.farm.interrupt import handlers_kept
 from tunefarm.farm.measurer import Measurer
 from tunefarm.farm.messages import WorkerFacts
 from tunefarm.farm.warden import Warden
 from tunefarm.model.errors import FarmError
 
 START_DEADLINE_S = 180.0
+ANSWER_DEADLINE_S = 10.0
+CHECK_EVERY_S = 0.5
 OBJECT_STORE_BYTES = 1 << 30
 """Plans in flight are tens of megabytes; Ray's default is a third of the machine's memory."""
 
@@ -51,13 +56,15 @@ class RayExecutor(Executor):
         self._open = contextlib.ExitStack()
         self._plans: dict[Any, Any] = {}
 
-    def start(self, take_signals: Callable[[], None]) -> list[Measuring]:
+    def start(self, check: Callable[[], None]) -> list[Measuring]:
         warden = None
         if self._address is None:
             # Whoever reaches Ray's ports runs code: a token that only our own processes know keeps others out.
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             warden = self._open.enter_context(Warden())
+        else:
+            _require_answer(self._address)
         # Compiling workers ask Ray for no GPU and are told theirs by us.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         import ray
@@ -66,28 +73,32 @@ class RayExecutor(Executor):
         self._open.enter_context(contextlib.redirect_stdout(sys.stderr))
         options: dict[str, Any] = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
         try:
-            ray.init(
-                address=self._address or "local",
-                log_to_driver=False,
-                logging_level="ERROR",
-                **(options if self._address is None else {}),
-            )
+            with handlers_kept():
+                ray.init(
+                    address=self._address or "local",
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    **(options if self._address is None else {}),
+                )
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             where = f"join the Ray cluster at {self._address}" if self._address else "start Ray on this machine"
             raise FarmError(f"could not {where}: {_one_line(error)}. `tunefarm doctor` tells more") from error
-        take_signals()
-        if warden is not None:
-            warden.note()
+        check()
         gpus = int(ray.cluster_resources().get("GPU", 0))
         handles = [self._measurer(gpu=True) for _ in range(gpus)] or [self._measurer(gpu=False)]
         reports = [handle.call.remote("describe") for handle in handles]
-        _, late = ray.wait(reports, num_returns=len(reports), timeout=START_DEADLINE_S)
+        late, deadline = reports, time.monotonic() + START_DEADLINE_S
+        while late and time.monotonic() < deadline:
+            _, late = ray.wait(late, num_returns=len(late), timeout=CHECK_EVERY_S)
+            check()
         if late:
             raise FarmError(f"{len(late)} of {len(reports)} measuring workers did not start in {START_DEADLINE_S:g} s")
         try:
             facts: list[WorkerFacts] = ray.get(reports)
         except ray.exceptions.RayError as error:
             raise FarmError(f"a measuring worker did not start: {_one_line(error)}") from error
+        if warden is not None:
+            warden.all_started()
         return [Measuring(handle, fact) for handle, fact in zip(handles, facts, strict=True)]
 
     def add_builders(self, target_workers: Sequence[Measuring], count: int | None) -> list[Building]:
@@ -182,6 +193,23 @@ class _BuilderMaker:
 
     def __call__(self, _visible_devices: str, _node: str) -> Builder:
         return Builder(self.env, self.deadline_s)
+
+
+def _require_answer(address: str) -> None:
+    """Refuse a cluster address that nobody listens at: Ray itself would try for minutes.
+
+    Raises:
+        FarmError: nobody does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return  # `auto`, say: Ray's own to resolve
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_DEADLINE_S).close()
+    except (OSError, OverflowError) as error:
+        raise FarmError(
+            f"no Ray cluster answers at {address}: {error}. Leave --address out to start Ray here"
+        ) from error
 
 
 def _one_line(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker, WorkerLostError
 from tunefarm.farm.inline import InlineExecutor
-from tunefarm.farm.interrupt import Interrupt
+from tunefarm.farm.interrupt import Interrupt, InterruptedStartError
 from tunefarm.farm.lane import BuildCall, Call, Finished, Lane, MeasureCall, ProposeCall
 from tunefarm.farm.messages import MeasureReport, ProposeReport
 from tunefarm.farm.phases import PhaseClock, PhaseShares
@@ -117,8 +117,10 @@ def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress)
     with Interrupt() as interrupt:
         try:
             tally.phase("starting workers")
-            measurers = executor.start(interrupt.install)  # again: Ray puts its own handler in place
+            measurers = executor.start(interrupt.check)
             return _Sweep(job, store, options, executor=executor, tally=tally, interrupt=interrupt).run(measurers)
+        except InterruptedStartError:
+            return SweepResult("", interrupt.signal, (), 0, 0, 0, 0)
         finally:
             executor.close()
 
@@ -181,6 +183,7 @@ class _Sweep:
         builders: list[Building] = []
         if pending:
             builders = self._executor.add_builders(workers, self._options.builders)
+        self._tally.proposed(sum(len(p.candidates) for p in pending))
         lane = Lane(target.key, pending, finished, len(builders))
         site = _Site(target, lane, workers, builders, idle={*workers, *builders})
         return site, len(self._job.tasks) - len(pending)
