@@ -65,3 +65,18 @@ def test_everything_that_the_project_asks_for_is_pinned():
     names = {need.replace("<", ">").replace("=", ">").partition(">")[0].strip().lower() for need in wanted}
     assert names - pinned == {"nvidia-cuda-nvrtc"}  # follows torch
     assert "torch==2.13.0" in lines
+
+
+def test_the_quickstart_prints_commands_that_can_be_copied():
+    """In quotes as a person would write them, not with a backslash before every space."""
+    text = (ROOT / "scripts" / "quickstart").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if "shlex" in line)
+    command = line.strip().replace(".venv/bin/python", sys.executable)
+    done = subprocess.run(
+        ["bash", "-c", command, "quickstart", "query", "--sql", "SELECT count(*) FROM trials"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "\n$ tunefarm query --sql 'SELECT count(*) FROM trials'\n"

@@ -1,4 +1,5 @@
 import json
+import os
 import sys
 
 import pytest
@@ -70,6 +71,55 @@ def test_a_machine_where_a_sweep_would_fail_exits_with_1(cli, machine):
     assert result.code == 1
     assert result.out.splitlines()[-1] == "not ready: torch"
     assert "mend: pip install torch" in result.out
+
+
+def store_finding(cli, path):
+    result = cli("doctor", "--json", "--store", path)
+    (finding,) = [f for f in json.loads(result.out)["findings"] if f["check"] == "store"]
+    return result.code, finding
+
+
+def test_a_store_that_a_sweep_can_write_is_ready_and_none_is_made(cli, machine, tmp_path, store_path):
+    machine()
+    (tmp_path / "empty").mkdir()
+    for path in (store_path, tmp_path / "empty", tmp_path / "new" / "store"):
+        assert store_finding(cli, path)[0] == 0
+    assert not (tmp_path / "new").exists()
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_a_folder_of_something_else_is_no_place_for_a_store(cli, machine, tmp_path):
+    machine()
+    (tmp_path / "thesis.tex").touch()
+    code, finding = store_finding(cli, tmp_path)
+    assert (code, finding["state"]) == (1, "problem")
+    assert "'thesis.tex'" in finding["what"]
+    assert "name an empty or new folder" in finding["mend"]
+
+
+@pytest.mark.parametrize("place", ["file", "file/store"])
+def test_a_file_in_the_way_of_the_store_is_told(place, cli, machine, tmp_path):
+    machine()
+    (tmp_path / "file").touch()
+    code, finding = store_finding(cli, tmp_path / place)
+    assert (code, finding["state"]) == (1, "problem")
+    assert finding["mend"]
+
+
+def test_a_place_that_can_not_be_written_is_told(cli, machine):
+    machine()
+    code, finding = store_finding(cli, "/proc/store")  # not even root may make one there
+    assert (code, finding["state"]) == (1, "problem")
+    assert "make it a folder that you may write" in finding["mend"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_store_is_told(cli, machine, store_path):
+    machine()
+    (store_path / "tmp").chmod(0o500)
+    code, finding = store_finding(cli, store_path)
+    assert (code, finding["state"]) == (1, "problem")
+    assert "writable" in finding["mend"]
 
 
 def test_json_holds_every_finding_with_its_mend(cli, machine):

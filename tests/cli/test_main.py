@@ -10,10 +10,13 @@ from pathlib import Path
 import click
 import pytest
 
+from tests.report.make import cudnn, trial
 from tunefarm import __version__
 from tunefarm.cli import FARM_EXTRA
 from tunefarm.cli.app import EXIT_CODES, VERBS, app
 from tunefarm.model.errors import FarmError, NoSuitableGpu, StoreError
+from tunefarm.model.trial import Standing
+from tunefarm.store import Store
 
 HEAVY = ("ray", "torch", "pyarrow", "duckdb", "pydantic", "cudnn", "yaml", "rich")
 
@@ -163,6 +166,68 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     )
     assert done.stdout == "{0\n"
     assert done.stderr == ""
+
+
+def shell(line):
+    return subprocess.run(
+        line.replace("tunefarm", f"{sys.executable} -m tunefarm"),
+        shell=True,
+        executable="/bin/bash",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_reader_of_the_notes_that_has_gone_changes_no_exit_code_and_keeps_no_result_back(store_path):
+    gone = "2> >(exit)"
+    assert shell(f"tunefarm query --store {store_path}/none {gone}; echo $?").stdout == "4\n"
+    (store_path / "trials" / "v1" / "stray.parquet").touch()
+    done = shell(f"tunefarm query --winners --format csv --columns name --store {store_path} {gone}; echo $?")
+    assert done.stdout.splitlines() == ["name", "llama-3-8b.mlp.up", "llama-3-8b.mlp.down", "4"]
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "&-"])
+def test_a_stderr_that_can_not_be_written_changes_no_exit_code(target, store_path):
+    done = shell(f"tunefarm query --store {store_path}/none 2>{target}; echo $?")
+    assert done.stdout == "4\n"
+    done = shell(f"tunefarm nosuchverb 2>{target}; echo $?")
+    assert done.stdout == "2\n"
+    done = shell(f"tunefarm query --op conv --store {store_path} --format csv 2>{target}; echo $?")
+    assert (len(done.stdout.splitlines()), done.stdout.splitlines()[-1]) == (2, "0")
+
+
+def test_without_a_stdout_a_command_runs_all_the_same(store_path):
+    done = shell(f"tunefarm query --store {store_path} >&-; echo $? >&2")
+    assert done.stderr == "0\n"
+
+
+def test_a_full_disk_under_stdout_is_told(store_path):
+    done = shell(f"tunefarm query --store {store_path} >/dev/full; echo $? >&2")
+    assert done.stderr == "tunefarm: can't write to stdout: No space left on device\n1\n"
+
+
+def test_a_broken_pipe_inside_the_farm_is_no_success(cli, monkeypatch):
+    raising(monkeypatch, BrokenPipeError("a worker's"))
+    assert cli("schema").code == 1
+
+
+def test_a_terminal_that_can_not_show_a_name_gets_it_escaped(store_path):
+    Store.open(store_path).append_trials([trial(cudnn("a"), 5.0, n=512, name="größe", standing=Standing.WON)])
+    done = shell(f"PYTHONIOENCODING=ascii tunefarm query --store {store_path} --winners")
+    assert "gr\\xf6\\xdfe" in done.stdout
+    done = shell(f"PYTHONIOENCODING=ascii tunefarm query --store {store_path} --winners --format csv")
+    assert "größe" in done.stdout
+
+
+def test_a_misspelt_verb_is_told_with_what_was_meant(cli):
+    assert "no command 'sweeep'; did you mean sweep?" in cli("sweeep").err
+
+
+def test_notes_can_not_drive_the_terminal(cli, monkeypatch):
+    raising(monkeypatch, StoreError("\x1b[2J\ngone"))
+    assert cli("schema").err == "tunefarm: \\x1b[2J\ngone\n"
 
 
 def test_schema_is_json_schema(cli):

@@ -70,6 +70,34 @@ def test_without_a_terminal_progress_is_plain(capsys):
     assert captured.err == line_of(STATE) + "\n"
 
 
+class Unread(io.StringIO):
+    """A stderr that nobody reads any more."""
+
+    def __init__(self, terminal):
+        super().__init__()
+        self._terminal = terminal
+
+    def write(self, _text):
+        raise BrokenPipeError
+
+    def flush(self):
+        raise BrokenPipeError
+
+    def isatty(self):
+        return self._terminal
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_that_nobody_reads_ends_no_sweep(terminal, monkeypatch):
+    monkeypatch.setattr("sys.stderr", Unread(terminal))
+    monkeypatch.setenv("TERM", "xterm")
+    done = []
+    with shown_progress() as progress:
+        progress.update(STATE)
+        done.append("all")
+    assert done == ["all"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (59.6, "1 min 0 s"), (125, "2 min 5 s"), (11_520, "3 h 12 min")]
 )

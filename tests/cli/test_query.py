@@ -31,7 +31,7 @@ def test_a_table_shows_the_columns_that_one_wants_at_a_glance(cli, store_path):
         (["--standing", "won"], 2),
         (["--name", "huge"], 2),
         (["--job", "test"], 11),
-        (["--job", "another"], 0),
+        (["--job", "test", "--op", "conv"], 0),
         (["--op", "matmul"], 11),
         (["--op", "conv"], 0),
         (["--problem", "huge"], 2),
@@ -104,6 +104,60 @@ def test_what_can_not_be_asked_is_refused_with_a_reason(options, message, cli, s
     assert message in result.err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--name", "hugh"], "the store has no name 'hugh'; did you mean huge?"),
+        (["--job", "tset"], "the store has no job 'tset'; did you mean test?"),
+        (["--columns", "tme_us,foo"], "did you mean time_us"),
+        (["--columns", "tme_us,nmae"], "trials has no column 'nmae'; did you mean name?"),
+        (["--sort", "-tme_us"], "did you mean time_us"),
+    ],
+)
+def test_a_misspelt_name_is_told_with_what_was_meant(options, message, cli, store_path):
+    result = cli("query", "--store", store_path, *options)
+    assert (result.code, result.out) == (2, "")
+    assert message in result.err
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_a_files_name_tells_its_format(suffix, cli, store_path, tmp_path):
+    path = tmp_path / f"out.{suffix}"
+    assert cli("query", "--store", store_path, "--output", path).code == 0
+    content = path.read_bytes()
+    assert content.startswith({"csv": b"trial_key,", "json": b"[\n{", "parquet": b"PAR1"}[suffix])
+
+
+def test_winners_at_a_glance_are_told_apart_by_their_problems(cli, store_path):
+    header, *_ = cli("query", "--store", store_path, "--winners").out.splitlines()
+    assert header.split()[:4] == ["name", "label", "engine", "candidate_name"]
+    assert not {"status", "standing"} & set(header.split())
+
+
+def test_a_narrow_output_has_a_line_a_value_and_breaks_none(cli, store_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = cli("query", "--store", store_path, "--winners").out.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "name: llama-3-8b.mlp.up" in lines
+    assert "time_us: 18.8" in lines
+
+
+ODD_TIMES = (
+    "SELECT TIMESTAMP '290000-01-01' AS far, DATE '-infinity' AS never, "
+    "make_timestamp_ns(1700000000123456789) AS fine, "
+    "[TIMESTAMP '20000-01-01'] AS many, {'x': DATE '12000-01-01'} AS one, "
+    "TIME '01:02:03' AS noon, INTERVAL 3 DAY AS long"
+)
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_times_that_python_has_not_are_printed(form, cli, store_path):
+    result = cli("query", "--store", store_path, "--format", form, "--sql", ODD_TIMES)
+    assert (result.code, result.err) == (0, "")
+    assert "2023-11-14T22:13:20.123456789" in result.out
+    assert "12000-01-01" in result.out
+
+
 def test_no_rows_is_said(cli, store_path):
     result = cli("query", "--store", store_path, "--op", "conv")
     assert (result.code, result.err) == (0, "no rows\n")
@@ -121,6 +175,17 @@ def test_the_store_may_be_named_by_the_environment(cli, store_path, monkeypatch)
     assert cli("query", "--winners").code == 0
 
 
+@pytest.mark.parametrize("command", [["query", "--problem", "lost"], ["show", "lost"], ["query", "--name", "lost"]])
+def test_a_problem_that_only_a_damaged_part_held_is_a_damaged_store(command, cli, store_path):
+    Store.open(store_path).append_trials([trial(cudnn("later"), 5.0, n=512, name="lost", minute=9)])
+    newest = max(Path(store_path, "trials").rglob("*.parquet"), key=lambda path: path.name)
+    newest.write_bytes(b"\0" * 100)
+    result = cli(*command, "--store", store_path)
+    assert result.code == 4
+    assert "'lost'" in result.err
+    assert "warning: left out of the store:" in result.err
+
+
 @pytest.mark.parametrize("command", [["query"], ["show", "huge"]])
 def test_a_damaged_part_is_told_and_the_rest_printed(command, cli, store_path):
     Store.open(store_path).append_trials([trial(cudnn("later"), 5.0, n=512, minute=9)])
@@ -131,4 +196,5 @@ def test_a_damaged_part_is_told_and_the_rest_printed(command, cli, store_path):
     result = cli(*command, "--store", store_path)
     assert result.code == 4
     assert result.err.startswith("warning: left out of the store:")
+    assert f"run the sweep again to re-measure what it held, then delete {newest}" in result.err
     assert "huge" in result.out

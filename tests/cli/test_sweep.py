@@ -271,3 +271,18 @@ print(sorted({'torch', 'cudnn', 'ray', 'duckdb'} & set(sys.modules)))
         env=os.environ.copy(),
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_missing_job_is_told_with_the_file_that_was_probably_meant(cli, tmp_path):
+    (tmp_path / "quickstart.yaml").touch()
+    result = cli("sweep", tmp_path / "quikstart.yaml")
+    assert result.code == 2
+    assert "no such file; did you mean `quickstart.yaml`?" in " ".join(result.err.split())
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "-1"])
+def test_a_deadline_that_is_none_is_refused(seconds, cli, tmp_path):
+    (tmp_path / "job.yaml").touch()
+    result = cli("sweep", tmp_path / "job.yaml", "--deadline", seconds)
+    assert result.code == 2
+    assert "Invalid value for '--deadline'" in result.err

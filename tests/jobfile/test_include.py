@@ -112,10 +112,10 @@ def test_a_contradiction_in_an_included_file_is_told_there(folder):
     assert (found.path, found.line, found.key) == (str(folder / "a.yaml"), 2, "ops[0].tile")
 
 
-def test_a_missing_file_is_told_by_its_path_with_what_was_probably_meant(folder):
+def test_a_missing_file_is_told_where_it_is_included_with_what_was_probably_meant(folder):
     (found,) = mistakes(write(folder, main="include: atention.yaml\n", attention=line(1)))
-    assert found.path == str(folder / "atention.yaml")
-    assert found.message == "no such file; did you mean `attention.yaml`?"
+    assert (found.path, found.line, found.column, found.key) == (str(folder / "main.yaml"), 1, 10, "include")
+    assert found.message == "atention.yaml: no such file; did you mean `attention.yaml`?"
 
 
 def test_files_that_include_each_other_in_a_circle_are_told(folder):

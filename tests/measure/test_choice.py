@@ -1,9 +1,13 @@
 """What is chosen from races with known truth: failures 6 and 7 of other tuners among them."""
 
+import math
 import random
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tunefarm.measure.choice import Traits, byte_count, choose, stand, win_reason
 from tunefarm.measure.racing import Gap, Kind, Race
@@ -33,6 +37,17 @@ def told(us: dict[str, float]) -> Race:
     while not race.is_over:
         race.close_round({key: us[key] for key in race.order()})
     return race
+
+
+def reason(
+    winner: str,
+    behind: dict[str, Gap],
+    known: dict[str, Traits],
+    *,
+    running: Collection[str] = (),
+    us: dict[str, float] | None = None,
+) -> str:
+    return win_reason(winner, behind, known, running=running, confirmed_us=us or {})
 
 
 @pytest.mark.parametrize("noise", [0.0045, 0.015, 0.03])
@@ -88,8 +103,8 @@ def test_a_tie_that_is_no_sure_gain_over_the_default_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "winner", "why"),
     [
-        (traits("a", workspace=1_258_291), traits("b"), "b", "needs more workspace (1.2 MiB against 0)"),
-        (traits("a", error=1.8e-3), traits("b"), "b", "larger error (1.8e-03 against 1.7e-03)"),
+        (traits("a", workspace=1_258_291), traits("b"), "b", "b comes first by less workspace (0 against 1.2 MiB)"),
+        (traits("a", error=1.8e-3), traits("b"), "b", "b comes first by the smaller error (1.7e-03 against 1.8e-03)"),
         (traits("a", error=1.664e-3), traits("b", error=1.662e-3), "a", "a comes first by name"),
     ],
 )
@@ -100,7 +115,10 @@ def test_ties_go_to_less_workspace_then_less_error_then_the_name(a: Traits, b: T
     loser = "b" if winner == "a" else "a"
     standing, words = stand(loser, winner, race.gap(loser, winner), known, running=True)
     assert standing is Standing.TIED
-    assert words == f"tied ({race.gap(loser, winner).percent:+.1f} ± 0.0 %); {why}"
+    gap = race.gap(loser, winner)
+    assert words == f"tied ({gap.percent:+.1f} ± 0.0 %); {why}"
+    rule = why.removeprefix(f"{winner} ")
+    assert reason(winner, {loser: gap}, known, running=[loser, winner]) == f"tied with {loser}; {rule}"
 
 
 def test_reasons_are_in_words() -> None:
@@ -111,17 +129,72 @@ def test_reasons_are_in_words() -> None:
     }
     sure = Gap(0.1158, 0.01)
     assert stand("d", "w", sure, known, running=False) == (Standing.SLOWER, "12.3 % slower than cudnn:eng7")
-    assert win_reason("w", {"d": sure, "t": Gap(0.3, 0.1)}, known) == "12.3 % faster than cudnn:eng4, cuDNN's default"
-    assert win_reason("w", {"t": sure}, known) == "12.3 % faster than torch:eager"
-    assert win_reason("d", {"w": Gap(0, 1)}, known) == "cuDNN's default; no significant gain over it"
-    assert win_reason("w", {}, known) == "the only candidate in the race"
+    assert reason("w", {"d": sure, "t": Gap(0.3, 0.1)}, known) == "12.3 % faster than cudnn:eng4, cuDNN's default"
+    assert reason("w", {"t": sure}, known) == "12.3 % faster than torch:eager"
+    assert reason("d", {"w": Gap(0, 1)}, known) == "cuDNN's default; no significant gain over it"
+    assert reason("w", {}, known) == "the only candidate in the race"
     no_gain = (Standing.TIED, "no significant gain over cudnn:eng4, cuDNN's default")
     assert stand("w", "d", Gap(-0.001, 0.01), known, running=True) == no_gain
     unsure = stand("t", "w", Gap(0.02, 0.025), known, running=True)
     assert unsure == (Standing.TIED, "not surely slower than cudnn:eng7 (+2.0 ± 2.5 %)")
     stored = known | {"w": replace(known["w"], incumbent=True)}
-    assert win_reason("w", {"d": Gap(0.001, 0.002)}, stored) == "the stored winner; nothing is 1 % faster"
+    assert reason("w", {"d": Gap(0.001, 0.002)}, stored) == "0.1 % faster than cudnn:eng4, cuDNN's default"
+    stays = "the stored winner; nothing is surely 1 % faster"
+    assert reason("w", {"d": Gap(0.001, 0.002)}, stored, running=["d", "w"]) == stays
     assert "stored winner" in stand("d", "w", Gap(-0.004, 0.002), stored, running=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("gap", "running", "winner_s", "loser_s"),
+    [
+        (Gap(0.149, 0.05), True, "16.1 % faster than l", "16.1 % slower than a"),
+        (Gap(0.149, 0.05), False, "16.1 % faster than l", "16.1 % slower than a"),
+        (
+            Gap(math.log(1.43), math.log(2.09)),
+            True,
+            "43.0 % faster than l, but not surely (± 109.0 %)",
+            "not surely slower than a (+43.0 ± 109.0 %)",
+        ),
+        (Gap(-0.02, 0.05), True, "tied with l; comes first by name", "tied (-2.0 ± 5.1 %); a comes first by name"),
+        (
+            Gap(-0.02, 0.05),
+            False,
+            "tied with l; comes first by its times in the race",
+            "tied (-2.0 ± 5.1 %); a comes first by its times in the race",
+        ),
+    ],
+)
+def test_the_winner_s_reason_agrees_with_the_loser_s(gap: Gap, running: bool, winner_s: str, loser_s: str) -> None:
+    known = {"w": traits("a"), "l": traits("l")}
+    assert reason("w", {"l": gap}, known, running=["w", "l"] if running else ["w"]) == winner_s
+    assert stand("l", "w", gap, known, running=running)[1] == loser_s
+
+
+def test_a_winner_whose_confirmed_median_is_not_the_best_says_that_times_are_noisy() -> None:
+    known = {"a": traits("a"), "b": traits("b")}
+    gap = Gap(-0.1, math.log(2.09))
+    noisy = reason("a", {"b": gap}, known, running=["a", "b"], us={"a": 100.0, "b": 88.0})
+    assert noisy == "tied with b; comes first by name; times are noisy (± 109.0 %): the median of b is 12.0 % lower"
+    calm = reason("a", {"b": gap}, known, running=["a", "b"], us={"a": 100.0, "b": 99.8})
+    assert calm == "tied with b; comes first by name"
+
+
+@given(
+    means=st.lists(st.floats(-3, 3), min_size=1, max_size=3),
+    width=st.floats(0, 9) | st.just(math.inf),
+    has_default=st.booleans(),
+    incumbent=st.booleans(),
+    runs=st.booleans(),
+)
+def test_no_winner_is_faster_by_less_than_nothing(
+    means: list[float], width: float, has_default: bool, incumbent: bool, runs: bool
+) -> None:
+    keys = [f"l{i}" for i in range(len(means))]
+    known = {key: traits(key) for key in keys} | {"w": replace(traits("w"), incumbent=incumbent)}
+    if has_default:
+        known[keys[0]] = traits(keys[0], kind=Kind.DEFAULT)
+    behind = {key: Gap(mean, width) for key, mean in zip(keys, means, strict=True)}
+    assert "-" not in reason("w", behind, known, running=[*keys, "w"] if runs else ["w"])
 
 
 @pytest.mark.parametrize(

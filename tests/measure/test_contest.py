@@ -1,4 +1,5 @@
 import random
+import time
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,9 @@ from tests.measure.problems import PROBLEMS
 from tunefarm.measure.bench import Bench
 from tunefarm.measure.ceilings import Ceilings
 from tunefarm.measure.session import DevicePoisonedError, Entered, Event, Settled
+from tunefarm.measure.timing import CpuTimer
 from tunefarm.model.errors import Declined
-from tunefarm.model.job import Protocol
+from tunefarm.model.job import Cache, Protocol
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Outcome, Stage, Standing, Status
 from tunefarm.ops.matmul import MatmulProblem
@@ -173,7 +175,7 @@ def test_standings_and_their_reasons() -> None:
     assert {name: (o.standing, o.why) for name, o in outcomes.items()} == {
         "best": (Standing.WON, "25.0 % faster than cudnn:default, cuDNN's default"),
         "default": (Standing.SLOWER, "25.0 % slower than cudnn:best"),
-        "big": (Standing.TIED, "tied (+0.1 ± 0.0 %); needs more workspace (1.2 MiB against 0)"),
+        "big": (Standing.TIED, "tied (+0.1 ± 0.0 %); cudnn:best comes first by less workspace (0 against 1.2 MiB)"),
         "slower": (Standing.SLOWER, "12.5 % slower than cudnn:best"),
         "twice": (Standing.SCREENED, "screened: 2.0x the best"),
         "thrice": (Standing.SCREENED, "screened: 3.8x the best at a single launch"),
@@ -268,6 +270,58 @@ def test_a_stall_in_the_screen_costs_nobody_the_race_where_it_takes_the_least_of
 
     outcomes = hold(PROBLEM, [Planted("a", 100.0), Planted("best", 90.0)], timer=Stalling())
     assert {outcomes["a"].standing, outcomes["best"].standing}.isdisjoint({Standing.SCREENED})
+
+
+@pytest.mark.parametrize("stalled", [[0], [1], [2], [0, 2], [1, 3]])
+def test_a_stalled_launch_or_block_does_not_screen_out_the_true_winner(stalled: list[int]) -> None:
+    class Preempted(ToldTimer):
+        """Some samples of the fastest candidate are 200 times too slow."""
+
+        samples = 0
+
+        def block(self, launches, method, *, sweep):
+            sample = super().block(launches, method, sweep=sweep)
+
+            def preempted() -> float:
+                us = sample()
+                if launches[0].executable.us != 80.0:
+                    return us
+                self.samples += 1
+                return us * (200 if self.samples - 1 in stalled else 1)
+
+            return preempted
+
+    outcomes = hold(PROBLEM, [default(100.0), Planted("a", 120.0), Planted("best", 80.0)], timer=Preempted())
+    assert won(outcomes) == ["best"]
+    assert outcomes["best"].measurement is not None
+    assert outcomes["best"].measurement.time_us == 80.0
+
+
+def test_a_candidate_whose_first_timed_launch_sleeps_wins_by_the_wall_clock() -> None:
+    def sleeping(ms: float, first_ms: float) -> deeds.Deed:
+        def deed(executable, inputs, outputs, workspace):
+            deeds.right(executable, inputs, outputs, workspace)
+            time.sleep((first_ms if executable.launches <= 3 else ms) / 1e3)
+
+        return deed
+
+    timer = CpuTimer(Cache.COLD)
+    timer.screen_samples = 1
+    planted = [Planted("slow", deed=sleeping(10, 10)), Planted("best", deed=sleeping(2, 400))]
+    outcomes = hold(MatmulProblem(m=8, n=8, k=8), planted, timer=timer)
+    assert won(outcomes) == ["best"]
+
+
+def test_what_is_truly_slow_is_timed_twice_before_it_is_screened_out() -> None:
+    outcomes = hold(PROBLEM, [default(100.0), Planted("far", 9000.0), Planted("thrice", 310.0)])
+    for name, figure, launches in (
+        ("far", "90.0x the best at its first", 1),
+        ("thrice", "3.1x the best at a single", 2),
+    ):
+        assert outcomes[name].why.startswith(f"screened: {figure} launch")
+        measurement = outcomes[name].measurement
+        assert measurement is not None
+        assert len(measurement.blocks) == launches
 
 
 def test_order_and_names_do_not_change_who_wins() -> None:

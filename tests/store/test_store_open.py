@@ -2,14 +2,16 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.store.make import TARGET, open_store, trial
+from tests.store.make import TARGET, open_store, stored_plan, trial
+from tunefarm.model.candidate import Proposal
 from tunefarm.model.errors import StoreError
-from tunefarm.store import Store
+from tunefarm.store import Store, StoredProposal
 
 
 def test_a_store_names_its_format(store: Store, tmp_path: Path) -> None:
@@ -56,6 +58,16 @@ def garbled(path: Path) -> None:
     (path / "meta" / "format.json").write_bytes(b"\xff{")
 
 
+def nested(path: Path) -> None:
+    (path / "meta").mkdir(parents=True)
+    (path / "meta" / "format.json").write_text("[" * 100_000)
+
+
+def listed(path: Path) -> None:
+    (path / "meta").mkdir(parents=True)
+    (path / "meta" / "format.json").write_text("[1]")
+
+
 def formless(path: Path) -> None:
     (path / "meta").mkdir(parents=True)
     (path / "meta" / "format.json").write_text('{"format": "one"}')
@@ -78,6 +90,8 @@ def without_meta(path: Path) -> None:
         (newer, False, "format 2.*upgrade tunefarm"),
         (newer, True, "format 2.*upgrade tunefarm"),
         (garbled, False, "damaged.*restore it"),
+        (nested, False, "damaged.*nested too deep.*restore it"),
+        (listed, True, "damaged.*not an object.*restore it"),
         (formless, True, "never was; restore it"),
     ],
 )
@@ -110,6 +124,55 @@ def test_a_folder_without_write_permission_is_refused_with_a_mend(store: Store, 
     (tmp_path / "store" / "tmp").chmod(0o500)
     with pytest.raises(StoreError, match="make the folder writable"):
         open_store(tmp_path / "store", create=True)
+
+
+def test_opening_a_store_to_write_leaves_nothing_behind(store: Store, tmp_path: Path) -> None:
+    open_store(tmp_path / "store", create=True)
+    assert list((tmp_path / "store" / "tmp").iterdir()) == []
+
+
+def removed(path: Path) -> None:
+    shutil.rmtree(path)
+
+
+def moved(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def emptied(path: Path) -> None:
+    shutil.rmtree(path)
+    path.mkdir()
+
+
+WRITES: list[Callable[[Store], None]] = [
+    lambda store: store.append_trials([trial(name="eng1")]),
+    lambda store: store.append_plans([stored_plan(b"plan")]),
+    lambda store: store.append_proposals([StoredProposal("p", TARGET.key, "s", Proposal("cudnn"))]),
+    lambda store: store.put_target(TARGET),
+]
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("lose", [removed, moved, emptied])
+def test_a_store_that_went_away_is_not_made_again_by_a_write(
+    store: Store, tmp_path: Path, lose: Callable[[Path], None], write: Callable[[Store], None]
+) -> None:
+    store.append_trials([trial()])
+    lose(tmp_path / "store")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreError, match=r"is gone.*put it back") as raised:
+        write(store)
+    assert str(tmp_path / "store") in str(raised.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_store_that_was_put_back_is_written_again(store: Store, tmp_path: Path) -> None:
+    moved(tmp_path / "store")
+    with pytest.raises(StoreError, match="is gone"):
+        store.append_trials([trial()])
+    (tmp_path / "elsewhere").rename(tmp_path / "store")
+    store.append_trials([trial()])
+    assert open_store(tmp_path / "store").trials() == [trial()]
 
 
 def test_a_table_that_can_not_be_listed_is_a_store_error(store: Store, tmp_path: Path) -> None:

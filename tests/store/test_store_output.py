@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import os
+import subprocess
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -127,3 +129,47 @@ def test_what_can_not_be_is_refused() -> None:
         text_of(TABLE, "xml")
     with pytest.raises(UsageError, match="name a file"):
         text_of(TABLE, "parquet")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path, form: str) -> None:
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to("real")
+    write_table(TABLE, form, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() != b"old"
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path, form: str) -> None:
+    pipe, copy = tmp_path / "pipe", tmp_path / "copy"
+    os.mkfifo(pipe)
+    with copy.open("wb") as file, subprocess.Popen(["cat", str(pipe)], stdout=file) as reader:
+        write_table(TABLE, form, pipe)
+        assert reader.wait(30) == 0
+    write_table(TABLE, form, tmp_path / "file")
+    assert pipe.is_fifo()
+    assert copy.read_bytes() == (tmp_path / "file").read_bytes()
+
+
+def test_devices_are_written_to_and_stay() -> None:
+    write_table(TABLE, "csv", Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"there is no folder .*/missing; make it first"):
+        write_table(TABLE, "csv", tmp_path / "missing" / "out.csv")
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\nb", "a\r\nb", "\r", "b\r\n"])
+def test_whatever_may_end_a_line_is_quoted_in_csv(text: str) -> None:
+    written = text_of(pa.table({"text": [text], "n": [1]}), "csv")
+    assert list(csv.reader(io.StringIO(written, newline=""))) == [["text", "n"], [text, "1"]]
+    assert written.endswith("1\n")
+
+
+@pytest.mark.parametrize("moment", [datetime(2026, 1, 1, 12, 0, 0, 120000, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)])
+def test_moments_are_written_as_iso_8601_has_them(moment: datetime) -> None:
+    (row,) = json.loads(text_of(pa.table({"at": pa.array([moment], pa.timestamp("us", tz="UTC"))}), "json"))
+    assert row["at"] == moment.isoformat().replace("+00:00", "Z")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +16,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments; None for the process's own.
     """
+    _open_closed_streams()
     try:
         from tunefarm.cli.app import run
 
@@ -29,3 +31,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+
+
+def _open_closed_streams() -> None:
+    """Give every standard stream that the caller closed (`2>&-`) the null device.
+
+    Else it is None, and the next file that is opened takes its descriptor: a library's message would end up in there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: the one that was closed
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8", errors="backslashreplace"))

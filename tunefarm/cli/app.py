@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import traceback
+from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from tunefarm import __version__
 from tunefarm.cli import FARM_EXTRA
-from tunefarm.cli.output import note
+from tunefarm.cli.output import ReaderGone, note, results
 from tunefarm.model.errors import TunefarmError
 
 VERBS = {
@@ -45,6 +46,9 @@ EXIT_CODES = {
 """What a command's exit code means."""
 
 
+HELP = {"-h", "--help", "--version"}
+
+
 class Verbs(click.Group):
     """The verbs, one module each, imported late."""
 
@@ -58,6 +62,16 @@ class Verbs(click.Group):
             return None
         command: click.Command = getattr(import_module(f"tunefarm.cli.{cmd_name}"), cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that is asked for, or what may have been meant."""
+        if args[0] not in VERBS and not args[0].startswith("-"):
+            close = get_close_matches(args[0], VERBS, n=1)
+            guess = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(VERBS)}"
+            ctx.fail(f"no command {args[0]!r}{guess}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """The list of verbs, made without importing any."""
@@ -85,13 +99,12 @@ def run(args: list[str]) -> int:
     debug = "--debug" in args or bool(os.environ.get("TUNEFARM_DEBUG"))
     try:
         code = _invoke(args)
-        sys.stdout.flush()
+        with results():
+            pass  # flushes what verbs printed
     except TunefarmError as error:
         _explain(error, str(error), debug=debug)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader has what it wanted (`| head`). The interpreter's own last flush must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderGone:
         return 0
     except KeyboardInterrupt:
         note("interrupted")
@@ -110,17 +123,25 @@ def run(args: list[str]) -> int:
 def _invoke(args: list[str]) -> int:
     """Let click parse and call; its own errors are shown by itself."""
     try:
-        with app.make_context("tunefarm", list(args), obj=tuple(args)) as context:
-            code: int | None = app.invoke(context)
+        if HELP & set(args):  # nothing runs, and what is printed is a result
+            with results():
+                return _called(args)
+        return _called(args)
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         return error.exit_code
+
+
+def _called(args: list[str]) -> int:
+    with app.make_context("tunefarm", list(args), obj=tuple(args)) as context:
+        code: int | None = app.invoke(context)
     return code or 0
 
 
 def _explain(error: BaseException, message: str, *, debug: bool) -> None:
     if debug:
-        traceback.print_exception(error, file=sys.stderr)
+        note("".join(traceback.format_exception(error)).rstrip())
     note(f"tunefarm: {message}")

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from tunefarm.cli import findings as judge
 from tunefarm.cli.findings import Finding, State
 from tunefarm.cli.options import json_option, store_option
 from tunefarm.cli.output import print_json, print_report
+from tunefarm.model.errors import StoreError
 
 PROBE = (sys.executable, "-m", "tunefarm.engines.probe")
 PROBE_DEADLINE_S = 120.0
@@ -66,7 +68,7 @@ def examine(store_path: Path) -> tuple[list[Finding], int]:
     with ThreadPoolExecutor() as threads:
         torch, driver, cudnn = threads.map(ask, ("torch", "driver", "cudnn"))
     gpus = len(torch.get("devices", ()))
-    existing = next(path for path in (store_path.absolute(), *store_path.absolute().parents) if path.exists())
+    existing = next(path for path in (store_path.absolute(), *store_path.absolute().parents) if _is_there(path))
     variables = {name: value for name, value in os.environ.items() if name in WATCHED or name.startswith("CUDNN_")}
     return [
         Finding("python", State.OK, f"{platform.python_version()}, tunefarm {__version__}, {platform.platform()}"),
@@ -76,9 +78,7 @@ def examine(store_path: Path) -> tuple[list[Finding], int]:
         judge.judge_environment(variables),
         judge.judge_compiler(_compiler()),
         judge.judge_ray(_version("ray"), len(os.sched_getaffinity(0)), _memory()),
-        judge.judge_space(
-            "store", str(existing), _free(existing), judge.LEAST_DISK, "free disk, or give another --store"
-        ),
+        judge.judge_store(str(existing), _free(existing), _why_no_store(store_path, existing)),
         judge.judge_space("tmp", str(TEMPORARY), _free(TEMPORARY), judge.LEAST_DISK, "free disk: Ray works there"),
         judge.judge_space(
             "shm",
@@ -142,6 +142,29 @@ def _free(path: Path) -> int | None:
         return shutil.disk_usage(path).free
     except OSError:
         return None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a folder above it may not be looked into
+        return False
+
+
+def _why_no_store(path: Path, existing: Path) -> str | None:
+    """Why a sweep could not write its store there, with the mend; None if it could. Makes no store."""
+    from tunefarm.store import Store
+
+    try:
+        if existing == path.absolute() and not (existing.is_dir() and not any(existing.iterdir())):
+            Store.open(path, create=True)  # as a sweep does: sees that it can be written
+            return None
+        with tempfile.TemporaryFile(dir=existing):
+            return None
+    except StoreError as error:
+        return str(error)
+    except OSError as error:
+        return f"{existing}: {error.strerror}; make it a folder that you may write, or give another --store"
 
 
 def _print(found: Sequence[Finding], line: str) -> None:

@@ -134,6 +134,14 @@ def judge_space(what: str, path: str, free: int | None, least: int, mend: str) -
     return Finding(what, State.OK, text) if free >= least else Finding(what, State.WARNING, text, mend)
 
 
+def judge_store(path: str, free: int | None, fault: str | None) -> Finding:
+    """Whether a sweep can write its store. `fault`: why not, a semicolon, and the mend."""
+    if fault is None:
+        return judge_space("store", path, free, LEAST_DISK, "free disk, or give another --store")
+    what, _, mend = fault.partition("; ")
+    return Finding("store", State.PROBLEM, what, mend or "give another --store")
+
+
 def judge_environment(variables: Mapping[str, str]) -> Finding:
     """Variables that change what cuDNN and CUDA do."""
     if not variables:

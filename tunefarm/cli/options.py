@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING
 import click
 
 from tunefarm.cli.output import note
+from tunefarm.report.figures import printable
 
 if TYPE_CHECKING:
-    from tunefarm.store import Store
+    from tunefarm.store import Damage, Store
 
 DEFAULT_STORE = "tunefarm-store"
 
 store_option = click.option(
     "--store",
     "store_path",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     metavar="DIR",
     default=DEFAULT_STORE,
     show_default=True,
@@ -29,5 +30,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def warn_of_damage(store: "Store") -> int:
     """Tell of parts that were set aside since they are damaged. Returns the exit code that this calls for."""
     for damage in store.damage:
-        note(f"warning: left out of the store: {damage}")
+        note(f"warning: left out of the store: {printable(str(damage))}; {_mend(damage)}")
     return 4 if store.damage else 0
+
+
+def _mend(damage: "Damage") -> str:
+    if damage.path.endswith(".json"):
+        return "a sweep on that target writes it anew"
+    return f"run the sweep again to re-measure what it held, then delete {printable(damage.path)}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
-from tunefarm.cli.output import note
+from tunefarm.cli.output import Stderr, note
 from tunefarm.farm.progress import Progress, SweepState
 
 if TYPE_CHECKING:
@@ -23,13 +22,13 @@ LINE_AT_LEAST_S = 5.0
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
     """The progress that suits stderr, taken down at the end."""
-    if not sys.stderr.isatty():
+    if not Stderr().isatty():
         yield PlainProgress()
         return
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(stderr=True, highlight=False)
+    console = Console(file=cast("TextIO", Stderr()), highlight=False)
     with Live(console=console, refresh_per_second=8, transient=True, redirect_stdout=False) as live:
         yield LiveProgress(live, console)
 

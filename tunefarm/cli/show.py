@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from tunefarm.cli.options import json_option, store_option, warn_of_damage
-from tunefarm.cli.output import print_json, print_report
+from tunefarm.cli.output import note, print_json, print_report
+from tunefarm.model.errors import UsageError
 
 
 @click.command()
@@ -23,7 +24,13 @@ def show(problem: str, store_path: Path, as_json: bool) -> int:
     from tunefarm.store import Store
 
     store = Store.open(store_path)
-    key = store.resolve_problem(problem)
+    try:
+        key = store.resolve_problem(problem)
+    except UsageError as error:
+        if not store.damage:
+            raise
+        note(f"tunefarm: {error}")  # it may be in a part that is damaged
+        return warn_of_damage(store)
     summaries = summarize(store.trials(problems={key}))
     targets = store.targets()
     if as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import signal
 import time
@@ -37,12 +38,27 @@ def _statuses(_context: click.Context, _parameter: click.Parameter, text: str) -
     return tuple(Status(name) for name in names)
 
 
+def _job_file(_context: click.Context, _parameter: click.Parameter, path: Path) -> Path:
+    """See that there is a job file, or tell which was probably meant."""
+    if not path.exists():
+        from tunefarm.jobfile.text import similar_file
+
+        raise click.BadParameter(f"{path}: no such file{similar_file(path)}")
+    return path
+
+
+def _seconds(_context: click.Context, _parameter: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and not math.isfinite(seconds):
+        raise click.BadParameter(f"{seconds} is no number of seconds")
+    return seconds
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM came while no sweep was there to hear it."""
 
 
 @click.command()
-@click.argument("job_path", metavar="JOB", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("job_path", metavar="JOB", type=click.Path(path_type=Path), callback=_job_file)
 @store_option
 @click.option(
     "--executor",
@@ -76,6 +92,7 @@ class Terminated(KeyboardInterrupt):
 @click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_seconds,
     metavar="SECONDS",
     help="Longest that any one step of a candidate may take (build, load, verify, time); generous by default.",
 )

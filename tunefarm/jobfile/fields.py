@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from tunefarm.jobfile.scalars import MAX_INT, SIZE_PATTERN, parse_size
+from tunefarm.jobfile.scalars import MAX_INT, SIZE_PATTERN, Scalar, parse_size, resolve_plain
 from tunefarm.jobfile.wording import did_you_mean, listed, spell
 
 EMPTY_LIST = "an empty list leaves nothing to tune; give at least one value"
@@ -170,8 +170,18 @@ def _is_scalar(value: Any) -> bool:
     return value is not None and not isinstance(value, (list, dict))
 
 
+def _unquoted(text: str) -> Scalar:
+    """What a text would be without the quotes that a file put around it."""
+    try:
+        return resolve_plain(text)
+    except ValueError:
+        return text
+
+
 def _read_whole(value: Any) -> int:
     if isinstance(value, str):
+        if isinstance(_unquoted(value), int | float):
+            raise mistake(f"expected a whole number, got the quoted text {spell(value)}; remove the quotes")
         try:
             value = parse_size(value)
         except ValueError as error:
@@ -186,6 +196,8 @@ def _read_whole(value: Any) -> int:
 
 
 def _read_number(value: Any) -> float:
+    if isinstance(value, str) and isinstance(_unquoted(value), int | float):
+        raise mistake(f"expected a number, got the quoted text {spell(value)}; remove the quotes")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise mistake(f"expected a number, got {spell(value)}")
     if not math.isfinite(value):
@@ -197,6 +209,8 @@ def _read_flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str):
+        if isinstance(_unquoted(value), bool):
+            raise mistake(f"expected true or false, got the quoted text {spell(value)}; remove the quotes")
         meant = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
         hint = meant.get(value.lower())
         raise mistake(f"expected true or false, got {spell(value)}" + (f"; write {hint}" if hint else ""))

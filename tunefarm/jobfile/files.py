@@ -14,7 +14,7 @@ from tunefarm.jobfile.fields import as_list, is_text
 from tunefarm.jobfile.mistakes import MAX_MISTAKES, MistakeLog
 from tunefarm.jobfile.schema import MAX_PATH, Grammar
 from tunefarm.jobfile.wording import closest
-from tunefarm.jobfile.yaml_source import Document, read_document
+from tunefarm.jobfile.yaml_source import Document, Loc, read_document
 
 MAX_FILES = 100
 
@@ -48,15 +48,18 @@ class _Reading:
     root: Path = field(default_factory=Path)
     """The folder that no include may lead out of."""
 
-    def read(self, path: Path, name: str, above: tuple[Path, ...]) -> None:
+    def read(
+        self, path: Path, name: str, above: tuple[Path, ...], named_by: tuple[Document, Loc, str] | None = None
+    ) -> None:
         """Read a file and, before it, what it includes.
 
         Args:
             path: the file.
             name: what messages call it.
             above: the files that lead here, links resolved.
+            named_by: the `include:` that leads here, and its text.
         """
-        document = read_document(path, name, self.log)
+        document = read_document(path, name, self.log, named_by)
         if document is None:
             return
         here = path.resolve()
@@ -73,7 +76,7 @@ class _Reading:
         self.sources.append(source)
 
     def _include(self, document: Document, i: int, written: str, above: tuple[Path, ...]) -> None:
-        loc = ("include", i)
+        loc: Loc = ("include", i)
         path = above[-1].parent / written
         try:
             target = path.resolve()
@@ -93,7 +96,7 @@ class _Reading:
             else:
                 self.seen.add(target)
                 name = os.path.normpath(Path(document.path).parent / written)
-                self.read(target, name, above)
+                self.read(target, name, above, (document, loc, written))
 
 
 def _misspelt(value: dict[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """Scalars of a job file: YAML 1.2's core schema, and sizes such as `4k` or `256MiB`."""
 
 import re
+from typing import Self
 
 Scalar = str | int | float | bool | None
 
@@ -26,6 +27,21 @@ _SIZE = re.compile(rf"([0-9]{{1,12}})({'|'.join(UNITS)})")
 _WITH_UNKNOWN_UNIT = re.compile(r"[0-9]{1,12} ?([A-Za-z]{1,8})")
 
 
+class WrittenFloat(float):
+    """A number that messages can show as the file has it, such as `1e3`."""
+
+    _text: str
+
+    def __new__(cls, text: str) -> Self:
+        """The number of a text of YAML's core schema."""
+        number = super().__new__(cls, text.replace(".", "", 1) if _SPECIAL_FLOAT.fullmatch(text) else text)
+        number._text = text
+        return number
+
+    def __str__(self) -> str:
+        return self._text
+
+
 def resolve_plain(text: str) -> Scalar:
     """The value of an unquoted YAML scalar by YAML 1.2's core schema: `no`, `on` and `1:30` stay text.
 
@@ -36,13 +52,13 @@ def resolve_plain(text: str) -> Scalar:
         return None
     if _BOOL.fullmatch(text):
         return text.lower() == "true"
-    if special := _SPECIAL_FLOAT.fullmatch(text):
-        return float(special.group(0).replace(".", "", 1))
+    if _SPECIAL_FLOAT.fullmatch(text):
+        return WrittenFloat(text)
     for pattern, read in (
         (_DECIMAL, int),
         (_OCTAL, lambda digits: int(digits, 8)),
         (_HEXADECIMAL, lambda digits: int(digits, 16)),
-        (_FLOAT, float),
+        (_FLOAT, WrittenFloat),
     ):
         if pattern.fullmatch(text):
             if len(text) > _MAX_NUMBER_CHARACTERS:
@@ -62,7 +78,10 @@ def parse_size(text: str) -> int:
         return int(size.group(1)) * UNITS[size.group(2)]
     if unknown := _WITH_UNKNOWN_UNIT.fullmatch(text):
         unit = unknown.group(1)
-        meant = [u for u in UNITS if u.lower() == unit.lower() or u.lower() == f"{unit[0]}ib".lower()]
+        if len(set(unit.lower())) == 1 < len(unit):  # `kk`
+            meant = [u for u in UNITS if u.lower() == unit[0].lower()][:1]
+        else:
+            meant = [u for u in UNITS if u.lower() == unit.lower() or u.lower() == f"{unit[0]}ib".lower()]
         hint = f"; did you mean `{text.removesuffix(unit).rstrip()}{meant[-1]}`?" if meant else ""
         raise ValueError(f"a size ends in {', '.join(UNITS)} or in a digit, not in `{unit}`{hint}")
     raise ValueError("expected a whole number, such as 4096 or 4k")

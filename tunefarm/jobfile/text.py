@@ -20,11 +20,15 @@ class TextError(Exception):
         super().__init__(message)
 
 
+class Unopened(TextError):
+    """A file of which nothing was read, so that no place in it is to be told."""
+
+
 def read_text(path: Path) -> str:
     """The text of a file.
 
     Raises:
-        TextError: it can't be read, is too large, or is no text that YAML allows.
+        TextError: it can't be read (Unopened), is too large, or is no text that YAML allows.
     """
     raw = _read_bytes(path)
     try:
@@ -42,21 +46,22 @@ def _read_bytes(path: Path) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would block, a device never end
             what = "a folder" if path.is_dir() else "no regular file"
-            raise TextError(f"this is {what}; give the path of a YAML file")
+            raise Unopened(f"this is {what}; give the path of a YAML file")
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise TextError(f"no such file{_similar_file(path)}") from None
+        raise Unopened(f"no such file{similar_file(path)}") from None
     except OSError as error:
-        raise TextError(f"can't be read: {error.strerror}") from None
+        raise Unopened(f"can't be read: {error.strerror}") from None
     except ValueError as error:  # a NUL in the path
-        raise TextError(f"can't be read: {error}") from None
+        raise Unopened(f"can't be read: {error}") from None
     if len(raw) > MAX_BYTES:
         raise TextError(f"over {MAX_BYTES:,} bytes, the most that a job file may have; split the job")
     return raw
 
 
-def _similar_file(path: Path) -> str:
+def similar_file(path: Path) -> str:
+    """`; did you mean ...?`, of the YAML files beside it; empty where none is close."""
     try:
         names = [entry.name for entry in path.parent.iterdir() if entry.suffix in {".yaml", ".yml"}]
     except OSError:

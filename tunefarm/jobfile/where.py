@@ -196,6 +196,9 @@ def _syntax_message(problem: str, tokens: list[_Token]) -> str:
     for first, second in pairwise(tokens):
         if first.text == "in" and second.text == "(":
             return f"`(` at character {second.at}: a list is written in brackets, as in `m in [1, 8]`"
+    last = tokens[-1]
+    if "<EOF>" in problem and (last.text == "in" or (last.kind == "operator" and last.text not in {")", "]"})):
+        return f"it ends with `{last.text}`: write what should follow, as in `m > 1`"
     match = re.search(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)", problem)
     if match is None:
         return f"not an expression: {clip(problem)}"

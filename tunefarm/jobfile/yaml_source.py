@@ -14,7 +14,7 @@ import yaml
 
 from tunefarm.jobfile.mistakes import MistakeLog
 from tunefarm.jobfile.scalars import resolve_plain
-from tunefarm.jobfile.text import TextError, read_text
+from tunefarm.jobfile.text import TextError, Unopened, read_text
 from tunefarm.jobfile.wording import clip
 
 MAX_NODES: Final = 100_000
@@ -74,16 +74,26 @@ def dotted(loc: Loc) -> str:
     return text
 
 
-def read_document(path: Path, name: str, log: MistakeLog) -> Document | None:
+def read_document(
+    path: Path, name: str, log: MistakeLog, named_by: tuple[Document, Loc, str] | None = None
+) -> Document | None:
     """Parse a file. None if it is not to be understood at all; its mistakes are then in the log.
 
     Args:
         path: the file.
         name: what messages call it.
         log: gets the mistakes.
+        named_by: the place that names the file, and the text there: gets the blame for a file that can't be opened.
     """
     try:
         text = read_text(path)
+    except Unopened as error:
+        if named_by is None:
+            log.add_at(name, 1, 1, str(error))
+        else:
+            document, loc, written = named_by
+            log.add(document, loc, f"{clip(written)}: {error}")
+        return None
     except TextError as error:
         log.add_at(name, error.line, error.column, str(error))
         return None

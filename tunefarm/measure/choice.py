@@ -12,7 +12,7 @@ with it. Ties are settled by a fixed order and not by the day's noise, so that t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tunefarm.measure.racing import INDIFFERENCE, Gap, Kind, Race
@@ -64,14 +64,33 @@ def is_gain(default_behind: Gap) -> bool:
     return default_behind.is_slower and default_behind.mean > INDIFFERENCE
 
 
-def win_reason(winner: str, behind: Mapping[str, Gap], traits: Mapping[str, Traits]) -> str:
-    """Why the winner won, in words.
+def win_reason(
+    winner: str,
+    behind: Mapping[str, Gap],
+    traits: Mapping[str, Traits],
+    *,
+    running: Collection[str],
+    confirmed_us: Mapping[str, float],
+) -> str:
+    """Why the winner won, in words that agree with those of `stand`.
 
     Args:
         winner: who won.
         behind: gaps of the others behind it.
         traits: of all entrants.
+        running: who was still in the race at its end.
+        confirmed_us: medians of the fresh rounds, the winner's among them.
     """
+    why = _win_reason(winner, behind, traits, running)
+    ahead = min(confirmed_us, key=lambda key: confirmed_us[key], default=winner)
+    if ahead == winner or math.log(confirmed_us[winner] / confirmed_us[ahead]) <= INDIFFERENCE:
+        return why
+    lower = 100 * (1 - confirmed_us[ahead] / confirmed_us[winner])
+    noise = _half_width(behind[ahead])
+    return f"{why}; times are noisy (± {noise}): the median of {traits[ahead].label} is {lower:.1f} % lower"
+
+
+def _win_reason(winner: str, behind: Mapping[str, Gap], traits: Mapping[str, Traits], running: Collection[str]) -> str:
     won = traits[winner]
     if not behind:
         return "the only candidate in the race"
@@ -79,11 +98,15 @@ def win_reason(winner: str, behind: Mapping[str, Gap], traits: Mapping[str, Trai
         return "cuDNN's default; no significant gain over it"
     default = next((key for key in behind if traits[key].kind is Kind.DEFAULT), None)
     nearest = min(behind, key=lambda key: behind[key].mean)
-    if won.incumbent and behind[nearest].mean <= INDIFFERENCE:
-        return "the stored winner; nothing is 1 % faster"
-    if default is not None:
-        return f"{behind[default].percent:.1f} % faster than {traits[default].label}, cuDNN's default"
-    return f"{behind[nearest].percent:.1f} % faster than {traits[nearest].label}"
+    if won.incumbent and not _is_slower(behind[nearest], running=nearest in running):
+        return "the stored winner; nothing is surely 1 % faster"
+    rival = nearest if default is None else default
+    gap, words = behind[rival], traits[rival].label + ("" if default is None else ", cuDNN's default")
+    if _is_slower(gap, running=rival in running):
+        return f"{gap.percent:.1f} % faster than {words}"
+    if not gap.is_tie:
+        return f"{gap.percent:.1f} % faster than {words}, but not surely (± {_half_width(gap)})"
+    return f"tied with {words}; comes first by {_tie_rule(traits[rival], won, running=rival in running)}"
 
 
 def stand(key: str, winner: str, behind: Gap, traits: Mapping[str, Traits], *, running: bool) -> tuple[Standing, str]:
@@ -97,27 +120,38 @@ def stand(key: str, winner: str, behind: Gap, traits: Mapping[str, Traits], *, r
         running: whether it was still in the race at its end.
     """
     loser, won = traits[key], traits[winner]
-    if not running and behind.mean > 0:
+    if _is_slower(behind, running=running):
         return Standing.SLOWER, f"{behind.percent:.1f} % slower than {won.label}"
     if won.incumbent:
-        return Standing.TIED, f"tied; the stored winner {won.label} stays until something is 1 % faster"
+        return Standing.TIED, f"tied; the stored winner {won.label} stays until something is surely 1 % faster"
     if won.kind is Kind.DEFAULT:
         return Standing.TIED, f"no significant gain over {won.label}, cuDNN's default"
-    figure = f"{behind.percent:+.1f} ± {100 * math.expm1(min(behind.half_width, 1.0)):.1f} %"
+    figure = f"{behind.percent:+.1f} ± {_half_width(behind)}"
     if not behind.is_tie:
         return Standing.TIED, f"not surely slower than {won.label} ({figure})"
-    return Standing.TIED, f"tied ({figure}); {_tie_reason(loser, won)}"
+    if running and loser.preference < won.preference and any(t.kind is Kind.DEFAULT for t in traits.values()):
+        return Standing.TIED, f"tied ({figure}); unlike {won.label}, not surely faster than cuDNN's default"
+    return Standing.TIED, f"tied ({figure}); {won.label} comes first by {_tie_rule(loser, won, running=running)}"
 
 
-def _tie_reason(loser: Traits, won: Traits) -> str:
-    if loser.preference < won.preference:
-        return f"unlike {won.label}, not surely faster than cuDNN's default"
+def _is_slower(behind: Gap, *, running: bool) -> bool:
+    """Whether an entrant lost by its times: dropped from the race, or surely slower in the fresh rounds."""
+    return behind.mean > 0 if not running else behind.is_slower and behind.mean > INDIFFERENCE
+
+
+def _tie_rule(loser: Traits, won: Traits, *, running: bool) -> str:
+    """What put the winner before one that is tied with it."""
+    if not running or loser.preference < won.preference:
+        return "its times in the race"
     if loser.workspace_bytes > won.workspace_bytes:
-        needs, against = byte_count(loser.workspace_bytes), byte_count(won.workspace_bytes)
-        return f"needs more workspace ({needs} against {against})"
+        return f"less workspace ({byte_count(won.workspace_bytes)} against {byte_count(loser.workspace_bytes)})"
     if loser.preference[2] > won.preference[2]:
-        return f"larger error ({loser.error:.1e} against {won.error:.1e})"
-    return f"{won.label} comes first by name"
+        return f"the smaller error ({won.error:.1e} against {loser.error:.1e})"
+    return "name"
+
+
+def _half_width(gap: Gap) -> str:
+    return f"{100 * math.expm1(min(gap.half_width, 1.0)):.1f} %"
 
 
 def byte_count(count: int) -> str:

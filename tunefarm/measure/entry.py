@@ -58,7 +58,7 @@ class Entry:
     early: Samples | None = None
     """A launch while it was verified, not the first."""
     single: Samples | None = None
-    """A launch by itself."""
+    """A launch by itself; two if the first seemed too slow."""
     screen: Samples | None = None
     """Its block or blocks of the screen."""
     screened: str = ""
@@ -104,6 +104,11 @@ class Entry:
     def median_us(self) -> float:
         """Median of its most careful samples so far."""
         return median_interval(self.latest.us)[0]
+
+    @property
+    def least_us(self) -> float:
+        """The least of its times so far: what the screen judges by."""
+        return min(us for samples in (self.early, self.single, self.screen) if samples for us in samples.us)
 
     @property
     def error(self) -> float:

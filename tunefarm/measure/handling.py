@@ -100,12 +100,15 @@ class Handling:
         return rotate(launches, set_bytes(self._problem), timer.l2_bytes, timer.rotation_bytes, timer.cache)
 
     def time_single(self, entry: Entry) -> bool:
-        """Time one launch by itself. False if the candidate fell out."""
+        """Time one launch by itself, beside those timed before. False if the candidate fell out."""
         timer = self._bench.timer
         single = self.prepare(entry, Rotation(1, 1, sweep=timer.l2_bytes > 0), timer.plain)
         us = self.sample_to_screen(entry, single) if single else None
-        entry.single = None if us is None else Samples(timer.plain, 1, [us])
-        return us is not None
+        if us is None:
+            return False
+        entry.single = entry.single or Samples(timer.plain, 1)
+        entry.single.us.append(us)
+        return True
 
     def prepare(self, entry: Entry, rotation: Rotation, method: Method) -> Prepared | None:
         """Bind a candidate to as many sets of tensors as a block has, and make the block. None if it fell out.

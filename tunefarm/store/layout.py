@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 from tunefarm.model.errors import StoreError
-from tunefarm.store.parts import Folder
+from tunefarm.store.parts import FORMAT_FILE, Folder
+from tunefarm.store.plain_json import load_object
 from tunefarm.store.schema import FORMAT
 
-_FORMAT_FILE = "meta/format.json"
 _MADE_BEFORE_FORMAT = {"meta", "tmp"}
 """What the maker of a store may have made already when another, or its own restart, comes by."""
 
@@ -24,11 +24,11 @@ def open_folder(path: Path, *, create: bool) -> Folder:
     """
     folder = Folder(path)
     try:
-        text = folder.read(_FORMAT_FILE)
+        text = folder.read(FORMAT_FILE)
     except FileNotFoundError:
         if not create:
             raise StoreError(
-                f"{path} is no tunefarm store: it has no {_FORMAT_FILE}; check the path, or run a sweep into it"
+                f"{path} is no tunefarm store: it has no {FORMAT_FILE}; check the path, or run a sweep into it"
             ) from None
         _make(folder)
         return folder
@@ -38,7 +38,7 @@ def open_folder(path: Path, *, create: bool) -> Folder:
         raise StoreError(f"can't read {error.filename}: {error.strerror}; make the store readable") from error
     _check(folder, text)
     if create:
-        folder.publish("tmp/probe", b"")
+        folder.probe()
     return folder
 
 
@@ -46,17 +46,17 @@ def _make(folder: Folder) -> None:
     strangers = sorted({name for name in folder.names("", "") if name not in _MADE_BEFORE_FORMAT})
     if strangers:
         raise StoreError(
-            f"{folder.root} is no tunefarm store (no {_FORMAT_FILE}) and holds {strangers[0]!r};"
+            f"{folder.root} is no tunefarm store (no {FORMAT_FILE}) and holds {strangers[0]!r};"
             " name an empty or new folder, or restore the store's meta folder"
         )
-    folder.publish(_FORMAT_FILE, json.dumps({"format": FORMAT}).encode())
+    folder.found(json.dumps({"format": FORMAT}).encode())
 
 
 def _check(folder: Folder, text: bytes) -> None:
-    place = folder.path(_FORMAT_FILE)
+    place = folder.path(FORMAT_FILE)
     try:
-        found = json.loads(text)["format"]
-    except (ValueError, KeyError, TypeError) as error:
+        found = load_object(text)["format"]
+    except (ValueError, KeyError) as error:
         raise StoreError(f"{place} is damaged ({error!r}); restore it from a copy of the store") from error
     if not isinstance(found, int) or found < 1:
         raise StoreError(f"{place} names format {found!r}, which there never was; restore it from a copy of the store")

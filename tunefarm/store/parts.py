@@ -17,8 +17,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tunefarm.model.errors import StoreError
+from tunefarm.store.plain_json import load_object
 
 SUFFIX = ".parquet"
+FORMAT_FILE = "meta/format.json"
+"""What makes a folder a store: written first, and once."""
+_PROBE = "tmp/probe"
 
 _MENDS = {
     errno.ENOSPC: "free some space on that disk",
@@ -59,13 +63,37 @@ class Folder:
         """Make a file appear with its whole content, to stay after a power loss once this returns.
 
         Raises:
-            StoreError: it can't be written, or can't be made to stay. If it has appeared all the same, then whole.
+            StoreError: it can't be written, or can't be made to stay. If it has appeared all the same, then whole. Or
+                the store is gone: nothing is made where it was, or its later trials would lie apart from the others.
         """
+        try:
+            gone = not self.path(FORMAT_FILE).is_file()
+        except OSError as error:
+            raise self._cant_write(self.path(name), error) from error
+        if gone:
+            raise StoreError(
+                f"can't write {self.path(name)}: the store {self.root} is gone (it has no {FORMAT_FILE} any more);"
+                " put it back where it was, or name another store"
+            )
+        self._publish(name, data, above=False)
+
+    def found(self, data: bytes) -> None:
+        """Make the folder, and the file that makes it a store. Raises StoreError."""
+        self._publish(FORMAT_FILE, data, above=True)
+
+    def probe(self) -> None:
+        """See that the store can be written. Raises StoreError if not."""
+        self.publish(_PROBE, b"")
+        with suppress(OSError):  # another probed too
+            self.path(_PROBE).unlink()
+
+    def _publish(self, name: str, data: bytes, *, above: bool) -> None:
+        """`above`: also make the store's own folder, and those above it."""
         path = self.path(name)
         draft = self.path(f"tmp/{secrets.token_hex(8)}")
         try:
             for folder in (path.parent, draft.parent):
-                self._make_folder(folder)
+                self._make_folder(folder, above=above)
             try:
                 with draft.open("xb") as file:
                     file.write(data)
@@ -77,8 +105,11 @@ class Folder:
                 with suppress(OSError):  # the rename took it, or it was never made
                     draft.unlink()
         except OSError as error:
-            mend = _MENDS.get(error.errno or 0, "check the file system that the store is on")
-            raise StoreError(f"can't write {path}: {error.strerror or error}; {mend}") from error
+            raise self._cant_write(path, error) from error
+
+    def _cant_write(self, path: Path, error: OSError) -> StoreError:
+        mend = _MENDS.get(error.errno or 0, "check the file system that the store is on")
+        return StoreError(f"can't write {path}: {error.strerror or error}; {mend}")
 
     def read(self, name: str) -> bytes:
         """A file's content. Raises OSError."""
@@ -99,10 +130,11 @@ class Folder:
                 f"can't list {self.path(folder)}: {error.strerror}; make it a folder that you may read"
             ) from error
 
-    def _make_folder(self, folder: Path) -> None:
+    def _make_folder(self, folder: Path, *, above: bool) -> None:
         if folder.is_dir():
             return
-        self._make_folder(folder.parent)
+        if above or folder.parent != self.root:  # else whether the store's own folder is there, the next line tells
+            self._make_folder(folder.parent, above=above)
         folder.mkdir(exist_ok=True)
         _sync_folder(folder.parent)
 
@@ -171,11 +203,11 @@ class Parts:
     def _fault(self, name: str, path: Path) -> str | None:
         proof_name = f"meta/{self._table}/{name}.json"
         try:
-            proof = json.loads(self._folder.read(proof_name))
+            proof = load_object(self._folder.read(proof_name))
             size, digest = proof["size"], proof["sha256"]
         except FileNotFoundError:
             return f"unproven: it has no {proof_name}"
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError) as error:
             return f"unproven: {proof_name} can't be read ({error})"
         try:
             with path.open("rb") as file:

@@ -99,5 +99,5 @@ def _row(stored: StoredPlan) -> Row:
 def _unpack(packed: bytes, size: int) -> bytes | None:
     try:
         return zlib.decompressobj().decompress(packed, size + 1)  # never more than it says it holds
-    except zlib.error:
+    except (zlib.error, TypeError, ValueError, OverflowError):  # a null, or a size that there is not
         return None

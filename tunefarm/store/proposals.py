@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 
 from tunefarm.model.candidate import Candidate, Proposal
 from tunefarm.store.parts import Folder
-from tunefarm.store.rows import Row
+from tunefarm.store.plain_json import load_list
+from tunefarm.store.rows import STRANGE, Row
 from tunefarm.store.schema import PLACE_ORDER, PROPOSALS
-from tunefarm.store.tables import Table
+from tunefarm.store.tables import Table, dated
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Proposals:
     def latest(self, target: str) -> dict[tuple[str, str, str], Proposal]:
         """The latest answer for each (problem, search, engine) of a target. Raises StoreError."""
         rows = self.table.read(PROPOSALS.names, pc.field("target") == target)
-        rows = rows.sort_by([("proposed_at", "ascending"), *PLACE_ORDER])
+        rows = dated(rows, "proposed_at").sort_by([("proposed_at", "ascending"), *PLACE_ORDER])
         latest = {(row["problem"], row["search"], row["engine"]): row for row in rows.to_pylist()}
         return {key: found for key, row in latest.items() if (found := _proposal(row)) is not None}
 
@@ -61,7 +62,7 @@ def _row(stored: StoredProposal) -> Row:
 
 def _proposal(row: Row) -> Proposal | None:
     try:
-        candidates = tuple(Candidate.from_dict(payload) for payload in json.loads(row["candidates_json"]))
-    except (KeyError, TypeError, ValueError):  # another version's candidates: the engine is asked again
+        candidates = tuple(Candidate.from_dict(payload) for payload in load_list(row["candidates_json"]))
+    except STRANGE:  # another version's candidates: the engine is asked again
         return None
     return Proposal(row["engine"], candidates, row["refusal"])

@@ -9,12 +9,21 @@ from functools import lru_cache
 from typing import Any
 
 from tunefarm.model.candidate import Candidate, Knobs
+from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.job import Cache, Protocol
 from tunefarm.model.keys import canonical_json
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Block, Measurement, Outcome, OutputError, Stage, Standing, Status, Trial, Verdict
+from tunefarm.store.plain_json import load_object
 
 Row = dict[str, Any]
+STRANGE = (ArithmeticError, AttributeError, InvalidProblem, LookupError, RecursionError, TypeError, ValueError)
+"""What rebuilding raises where a row is in another version's words, or in nobody's: any column may hold anything."""
+_NEVER_NULL = (
+    *("sweep", "job", "name", "op", "problem", "label", "target", "engine", "candidate_name", "dynamic", "replayable"),
+    *("proposed_by", "rank", "reason", "why", "worker"),
+)
+
 ProblemFromDict = Callable[[str, Mapping[str, Any]], Problem]
 
 
@@ -64,7 +73,13 @@ def trial_row(trial: Trial) -> Row:
 
 
 def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
-    """The trial that `trial_row` described, its problem being rebuilt already."""
+    """The trial that `trial_row` described, its problem being rebuilt already.
+
+    Raises:
+        STRANGE: one of these, if the row describes none.
+    """
+    if nulls := [column for column in _NEVER_NULL if row[column] is None]:
+        raise ValueError(f"{nulls[0]} is null")
     candidate = Candidate(
         engine=row["engine"],
         name=row["candidate_name"],
@@ -107,7 +122,7 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
 @lru_cache(maxsize=256)
 def _protocol(text: str) -> Protocol:
     """Shared among the rows that have it: its key is then made once."""
-    fields = json.loads(text)
+    fields = load_object(text)
     return Protocol(**{**fields, "cache": Cache(fields["cache"])})
 
 
@@ -117,7 +132,10 @@ def knobs_json(knobs: Knobs) -> str:
 
 
 def _knobs(text: str) -> Knobs:
-    return tuple(json.loads(text).items())
+    knobs = load_object(text)
+    if not all(isinstance(value, int) for value in knobs.values()):
+        raise ValueError("a knob is no whole number")
+    return tuple(knobs.items())
 
 
 def _verdict_columns(verdict: Verdict | None) -> Row:

@@ -60,6 +60,9 @@ Filter = tuple[str, str, object]
 """A column, an operator (= != < <= > >=) and a value. None is a value: `("standing", "=", None)` finds nulls."""
 
 
+_HELP = f"The views are {', '.join(VIEWS)}; `DESCRIBE trials` tells the columns of one."
+
+
 class FailedRunning(UsageError):
     """A query that was understood, and failed as it ran: by what it asks, or by a part that broke under it."""
 
@@ -95,11 +98,11 @@ def run_query(query: str, tables: Mapping[str, Any], parameters: Sequence[object
             _require_one_select(db, query)
             relation = db.sql(query, params=list(parameters) or None)
         except duckdb.Error as error:
-            raise UsageError(f"{error}\n{describe_views()}") from error
+            raise UsageError(f"{error}\n{_HELP}") from error
         try:
             result = _fetch(db, relation)
         except duckdb.Error as error:
-            raise FailedRunning(f"{error}\n{describe_views()}") from error
+            raise FailedRunning(f"{error}\n{_HELP}") from error
     twice = sorted({name for name in result.column_names if result.column_names.count(name) > 1})
     if twice:
         raise UsageError(f"the query gives more than one column named {', '.join(twice)}; name them apart with AS")
@@ -128,6 +131,7 @@ def select_query(
     if view not in VIEWS:
         raise UsageError(f"no view named {view!r}{_guess(view, VIEWS)}; there are {', '.join(VIEWS)}")
     schema = VIEWS[view]
+    _require_columns(view, [*columns, *(name.removeprefix("-") for name in order)])
     wanted = ", ".join(_column(view, name) for name in columns or schema.names)
     query = f"SELECT {wanted} FROM {view}"  # noqa: S608 - views and columns are checked against the schema, values are bound
     parameters: list[object] = []
@@ -144,21 +148,13 @@ def select_query(
     return query, parameters
 
 
-def describe_views() -> str:
-    """The views and their columns, for people: a line for each set of columns."""
-    by_columns: dict[str, list[str]] = {}
-    for view, schema in VIEWS.items():
-        by_columns.setdefault(", ".join(schema.names), []).append(view)
-    return "\n".join(f"{', '.join(views)}: {columns}" for columns, views in by_columns.items())
-
-
 def _require_one_select(db: duckdb.DuckDBPyConnection, query: str) -> None:
     import duckdb
 
     statements = db.extract_statements(query)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         kinds = ", ".join(s.type.name for s in statements) or "nothing"
-        raise UsageError(f"only one SELECT can be run on a store, and this is {kinds}\n{describe_views()}")
+        raise UsageError(f"only one SELECT can be run on a store, and this is {kinds}\n{_HELP}")
 
 
 def _fetch(db: duckdb.DuckDBPyConnection, relation: Any) -> pa.Table:
@@ -183,12 +179,22 @@ def _condition(view: str, name: str, operator: str) -> str:
 
 
 def _column(view: str, name: str) -> str:
-    names = VIEWS[view].names
-    if name not in names:
-        raise UsageError(f"{view} has no column {name!r}{_guess(name, names)}; there are {', '.join(names)}")
+    _require_columns(view, [name])
     return f'"{name}"'
 
 
+def _require_columns(view: str, wanted: Sequence[str]) -> None:
+    names = VIEWS[view].names
+    unknown = [name for name in dict.fromkeys(wanted) if name not in names]
+    if not unknown:
+        return
+    guesses = {name: guess for name in unknown if (guess := _guess(name, names))}
+    lines = [f"{view} has no column {name!r}{guesses.get(name, '')}" for name in unknown]
+    if len(guesses) < len(unknown):
+        lines.append(f"there are {', '.join(names)}")
+    raise UsageError("\n".join(lines))
+
+
 def _guess(name: str, names: Sequence[str] | Mapping[str, Any]) -> str:
-    close = get_close_matches(name, list(names), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = get_close_matches(name, list(names), n=2)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

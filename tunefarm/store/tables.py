@@ -1,10 +1,12 @@
 """One table of the store: rows in, a dataset of sound parts out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
@@ -17,6 +19,7 @@ T = TypeVar("T")
 UNREADABLE = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError)
 """What pyarrow raises for a damaged file (UnicodeDecodeError where a footer's text is)."""
 
+_TIMES = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
 _DISK = pa_fs.LocalFileSystem()
 _CHECKED = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -111,6 +114,12 @@ class Table:
 
     def _sorting_columns(self) -> list[pq.SortingColumn] | None:
         return [pq.SortingColumn(self._schema.get_field_index(self._sort))] if self._sort else None
+
+
+def dated(rows: pa.Table, column: str) -> pa.Table:
+    """The rows whose time is one that Python knows."""
+    first, last = (pa.scalar(time, rows.schema.field(column).type) for time in _TIMES)
+    return rows.filter((pc.field(column) >= first) & (pc.field(column) <= last))
 
 
 def _storable(value: Any) -> Any:

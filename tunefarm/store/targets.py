@@ -1,12 +1,12 @@
 """Targets in the store: one small JSON file each, written once."""
 
-import json
-
 import pyarrow as pa
 
 from tunefarm.model.keys import canonical_json
 from tunefarm.model.target import Target
 from tunefarm.store.parts import Damage, Folder
+from tunefarm.store.plain_json import load_object
+from tunefarm.store.rows import STRANGE
 from tunefarm.store.schema import TARGETS
 
 _FOLDER = "meta/targets"
@@ -51,10 +51,13 @@ class Targets:
         name = f"{_FOLDER}/{key}.json"
         path = str(self._folder.path(name))
         try:
-            target = Target.from_dict(json.loads(self._folder.read(name)))
+            fields = load_object(self._folder.read(name))
+            for value in fields.values():
+                value.encode()  # all is text, and such as a table can hold
+            target = Target.from_dict(fields)
             found = target.key
         except OSError as error:
             return Damage(path, f"it can't be read ({error.strerror})")
-        except (ValueError, TypeError, AttributeError) as error:
+        except STRANGE as error:
             return Damage(path, f"it describes no target ({error})")
         return target if found == key else Damage(path, f"it describes target {found}")

@@ -1,6 +1,5 @@
 """Trials in the store: every row is kept, and the latest of each key is the current one."""
 
-import json
 import logging
 from collections.abc import Collection, Iterable
 from functools import reduce
@@ -10,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Trial
 from tunefarm.store.parts import Folder
-from tunefarm.store.rows import ProblemFromDict, Row, trial_of, trial_row
+from tunefarm.store.plain_json import load_object
+from tunefarm.store.rows import STRANGE, ProblemFromDict, Row, trial_of, trial_row
 from tunefarm.store.schema import PLACE_ORDER, TRIALS
-from tunefarm.store.tables import Table
+from tunefarm.store.tables import Table, dated
 
 _log = logging.getLogger(__name__)
 
@@ -46,28 +45,34 @@ class Trials:
         Raises:
             StoreError: the store can't be read.
         """
-        rows = _latest(self.table.read(TRIALS.names, _where(problems, target, protocols)))
+        stored = self.table.read(TRIALS.names, _where(problems, target, protocols))
+        sound = dated(stored, "finished_at")
+        rows = _latest(sound)
         known: dict[str, Problem] = {}
         trials = [trial for row in rows.to_pylist() if (trial := self._rebuilt(row, known)) is not None]
-        if strange := len(rows) - len(trials):
-            _log.warning("%d of %d stored trials are in another version's words: left out", strange, len(rows))
+        undated = len(stored) - len(sound)
+        if strange := undated + len(rows) - len(trials):
+            total = undated + len(rows)
+            _log.warning("%d of %d stored trials are in another version's words: left out", strange, total)
         return trials
 
     def names(self) -> list[tuple[str, str, str]]:
         """Each (problem's key, name in a job, label) that occurs, sorted. Raises StoreError."""
         columns = ["problem", "name", "label"]
-        found = self.table.read(columns).group_by(columns).aggregate([])
+        found = self.table.read(columns).drop_null().group_by(columns).aggregate([])
         return sorted((row["problem"], row["name"], row["label"]) for row in found.to_pylist())
 
     def _rebuilt(self, row: Row, known: dict[str, Problem]) -> Trial | None:
         """The trial of a row, or None if its words mean nothing here, or something else. `known`: problems by key."""
         try:
-            problem = known.get(row["problem"]) or self._problem_from_dict(row["op"], json.loads(row["problem_json"]))
-            known[row["problem"]] = problem
+            problem = known.get(row["problem"])
+            if problem is None:
+                problem = self._problem_from_dict(row["op"], load_object(row["problem_json"]))
+                known[problem.key] = problem
             trial = trial_of(row, problem)
-        except (InvalidProblem, TypeError, ValueError):  # TypeError: a field that this version lacks, or has too many
+            return trial if trial.key == row["trial_key"] else None
+        except STRANGE:
             return None
-        return trial if trial.key == row["trial_key"] else None
 
 
 def _where(
