@@ -183,6 +183,12 @@ def _finish(job: Job, store: Store, store_path: Path, result: SweepResult, took_
         f"{plural(result.problems, 'problem')}{before} in {span(took_s)}, "
         f"{plural(result.trials_written, 'trial')} written"
     )
+    for shares in result.phases:
+        if shares.compile_s + shares.measure_s:
+            note(
+                f"compiled for {span(shares.compile_s)}, timed for {span(shares.measure_s)}; taking turns left "
+                f"{shares.lost:.0%} of that idle"
+            )
     if all(target.kind == "cpu" for target in result.targets):
         note("no GPU was found: these are torch's times on this machine's CPU")
     where = "" if store_path == Path(DEFAULT_STORE) else f" --store {shlex.quote(str(store_path))}"

@@ -68,7 +68,7 @@ class SweepResult:
     builders: int
     """Compiling workers that it had."""
     phases: tuple[PhaseShares, ...] = ()
-    """How the time was spent, a target each."""
+    """How the time was spent, for each target that had work."""
 
 
 @dataclass
@@ -173,7 +173,7 @@ class _Sweep:
             already_done=done_before,
             trials_written=self._recorder.written,
             builders=sum(len(site.builders) for site in sites),
-            phases=tuple(site.clock.shares for site in sites),
+            phases=tuple(site.clock.shares for site in sites if site.builders),
         )
 
     def _site(self, workers: list[Measuring]) -> tuple[_Site, int]:
