@@ -24,6 +24,15 @@ class Silent:
         self.states.append(state)
 
 
+class Announcing(Silent):
+    """Says when the sweep has begun, and so hears signals."""
+
+    def update(self, state: SweepState) -> None:
+        if not self.states:
+            print("begun", flush=True)
+        super().update(state)
+
+
 def make_job(problems: int) -> Job:
     search = Search(engines=(planted.FEW, "torch"), compile=False)
     tasks = tuple(
@@ -41,7 +50,7 @@ def sweep(
 
 
 if __name__ == "__main__":
-    result = sweep(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    result = sweep(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], progress=Announcing())
     print(json.dumps({"interrupted": result.interrupted, "written": result.trials_written}))
     sys.stdout.flush()
     os._exit(0 if result.interrupted is None else 130)

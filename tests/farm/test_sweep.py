@@ -129,12 +129,14 @@ def test_a_sweep_that_is_stopped_leaves_no_process_and_resumes_without_loss(
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("after_s", [1.5, 4.0])
+@pytest.mark.parametrize("after_s", [0.5, 3.0])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_while_ray_starts_ends_the_sweep_in_order(
     tmp_path: Path, number: signal.Signals, after_s: float
 ) -> None:
     with start(tmp_path, 3, "ray") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
         time.sleep(after_s)
         processes = family(process.pid)
         os.kill(process.pid, number)
