@@ -69,7 +69,6 @@ class FakeFarm:
             problems=2,
             already_done=1,
             trials_written=len(self.trials),
-            builders=1,
         )
 
 

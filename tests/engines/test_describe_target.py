@@ -6,20 +6,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests import targets
 from tests.cudnn_host import PROFILE
 from tunefarm.engines.target import describe_target, worker_id
 from tunefarm.model.target import Target
 
-H200 = Target(
-    kind="cuda",
-    device="NVIDIA H200",
-    compute_capability="9.0",
-    cudnn="9.27.0",
-    cudnn_frontend="1.32.0",
-    torch="2.11.0",
-    driver_cuda="13.0",
-    profile=PROFILE.read_text(encoding="utf-8"),
-)
+H200 = replace(targets.H200, profile=PROFILE.read_text(encoding="utf-8"))
 
 
 def with_property(name: str, value: int) -> Target:

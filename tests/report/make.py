@@ -1,25 +1,17 @@
 """Trials with few arguments, for what reads them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from tests import targets
 from tunefarm.model.candidate import Candidate, refused_candidate
 from tunefarm.model.job import Protocol
-from tunefarm.model.target import Target
 from tunefarm.model.trial import Measurement, Outcome, OutputError, Stage, Standing, Status, Trial, Verdict
 from tunefarm.ops.matmul import MatmulProblem
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
-TARGET = Target(
-    kind="cuda",
-    device="NVIDIA H200",
-    compute_capability="9.0",
-    cudnn="9.27.0",
-    cudnn_frontend="1.32.0",
-    torch="2.13.0",
-    driver_cuda="13.0",
-    profile="",
-)
+TARGET = replace(targets.H200, torch="2.13.0")
 
 
 def cudnn(name, *, first=False, dynamic=False):

@@ -1,28 +1,20 @@
 """Words of a store with few arguments, and stores to put them in."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests import targets
 from tests.strategies import Toy, toy_from_dict
 from tunefarm.model.candidate import Candidate, Plan
 from tunefarm.model.job import Protocol
-from tunefarm.model.target import Target
 from tunefarm.model.trial import Block, Measurement, Outcome, Stage, Standing, Status, Trial, Verdict
 from tunefarm.store import Store, StoredPlan
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
-TARGET = Target(
-    kind="cuda",
-    device="NVIDIA H200",
-    compute_capability="9.0",
-    cudnn="9.27.0",
-    cudnn_frontend="1.32.0",
-    torch="2.11.0",
-    driver_cuda="13.0",
-    profile='{"deviceVer":900,"multiProcessorCount":132}',
-)
+TARGET = replace(targets.H200, profile='{"deviceVer":900,"multiProcessorCount":132}')
 
 
 def open_store(path: Path, *, create: bool = False) -> Store:

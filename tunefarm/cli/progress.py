@@ -11,7 +11,7 @@ from tunefarm.cli.output import Stderr, note
 from tunefarm.farm.progress import Progress, SweepState
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.live import Live
 
 LINE_EVERY_S = 30.0
@@ -30,7 +30,7 @@ def shown_progress() -> Iterator[Progress]:
 
     console = Console(file=cast("TextIO", Stderr()), highlight=False)
     with Live(console=console, refresh_per_second=8, transient=True, redirect_stdout=False) as live:
-        yield LiveProgress(live, console)
+        yield LiveProgress(live)
 
 
 class PlainProgress:
@@ -59,10 +59,9 @@ class PlainProgress:
 class LiveProgress:
     """A bar, the candidates' counts and the latest winners, redrawn in place."""
 
-    def __init__(self, live: Live, console: Console) -> None:
+    def __init__(self, live: Live) -> None:
         """Draw into a running live display."""
         self._live = live
-        self._console = console
 
     def update(self, state: SweepState) -> None:
         """Redraw."""

@@ -20,7 +20,7 @@ from tunefarm.farm.recorder import Recorder
 from tunefarm.farm.resume import plan_lane
 from tunefarm.farm.tally import Tally
 from tunefarm.model.errors import FarmError
-from tunefarm.model.job import Job, Task
+from tunefarm.model.job import Job
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Status
 from tunefarm.store import Store
@@ -65,18 +65,8 @@ class SweepResult:
     already_done: int
     """Problems that needed no work: the store had them."""
     trials_written: int
-    builders: int
-    """Compiling workers that it had."""
     phases: tuple[PhaseShares, ...] = ()
     """How the time was spent, for each target that had work."""
-
-
-@dataclass
-class _UnderWay:
-    worker: Worker
-    call: Call
-    lane: Lane
-    deadline: float
 
 
 @dataclass
@@ -97,6 +87,14 @@ class _Site:
             return sum(worker not in self.idle for worker in workers), len(workers)
 
         self.clock.look(self.lane.phase, busy(self.builders), busy(self.measurers))
+
+
+@dataclass
+class _UnderWay:
+    site: _Site
+    worker: Worker
+    call: Call
+    deadline: float
 
 
 def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress) -> SweepResult:
@@ -120,7 +118,7 @@ def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress)
             measurers = executor.start(interrupt.check)
             return _Sweep(job, store, options, executor=executor, tally=tally, interrupt=interrupt).run(measurers)
         except InterruptedStartError:
-            return SweepResult("", interrupt.signal, (), 0, 0, 0, 0)
+            return SweepResult("", interrupt.signal, (), 0, 0, 0)
         finally:
             executor.close()
 
@@ -172,7 +170,6 @@ class _Sweep:
             problems=len(self._job.tasks) * len(sites),
             already_done=done_before,
             trials_written=self._recorder.written,
-            builders=sum(len(site.builders) for site in sites),
             phases=tuple(site.clock.shares for site in sites if site.builders),
         )
 
@@ -214,7 +211,7 @@ class _Sweep:
             if call is not None:
                 site.idle.discard(worker)
                 ticket, allowed_s = self._send(worker, call)
-                self._under_way[ticket] = _UnderWay(worker, call, site.lane, time.monotonic() + allowed_s)
+                self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
 
     def _send(self, worker: Worker, call: Call) -> tuple[Ticket, float]:
         pending = call.pending
@@ -238,38 +235,37 @@ class _Sweep:
             site.look()  # before what is done makes its worker idle
         for ticket in done:
             way = self._under_way.pop(ticket)
-            site = next(s for s in sites if s.lane is way.lane)
             try:
                 finished = self._absorb(way, ticket)
             except WorkerLostError as error:
                 self._lose(way, str(error))
             else:
                 self._losses.pop(way.worker, None)
-                self._record(site, way, finished)
-            site.idle.add(way.worker)
+                self._record(way, finished)
+            way.site.idle.add(way.worker)
         now = time.monotonic()
         for ticket, way in [(t, w) for t, w in self._under_way.items() if w.deadline < now]:
             del self._under_way[ticket]
             self._lose(way, "it did not answer before its deadline")
-            next(s for s in sites if s.lane is way.lane).idle.add(way.worker)
+            way.site.idle.add(way.worker)
 
     def _absorb(self, way: _UnderWay, ticket: Ticket) -> Finished:
         result = self._executor.result(ticket)
         if isinstance(way.call, ProposeCall):
             report: ProposeReport = result
-            self._recorder.proposals(way.call.pending.task, way.lane.target, report.proposals)
+            self._recorder.proposals(way.call.pending.task, way.site.lane.target, report.proposals)
             self._tally.proposed(sum(len(proposal.candidates) for proposal in report.proposals))
-            return way.lane.proposed(way.call, report)
+            return way.site.lane.proposed(way.call, report)
         if isinstance(way.call, BuildCall):
             self._tally.built(result)
-            return way.lane.built(way.call, result, self._executor.plans_of(ticket))
+            return way.site.lane.built(way.call, result, self._executor.plans_of(ticket))
         measured: MeasureReport = result
-        self._recorder.plans(way.call.pending.task, way.lane.target, measured.keep)
-        return way.lane.measured(way.call, measured)
+        self._recorder.plans(way.call.pending.task, way.site.lane.target, measured.keep)
+        return way.site.lane.measured(way.call, measured)
 
-    def _record(self, site: _Site, way: _UnderWay, finished: Finished) -> None:
+    def _record(self, way: _UnderWay, finished: Finished) -> None:
         worker = way.worker.facts.worker if isinstance(way.worker, Measuring) else ""
-        trials = self._recorder.trials(finished, site.target.key, worker)
+        trials = self._recorder.trials(finished, way.site.lane.target, worker)
         self._tally.trials(trials)
 
     def _lose(self, way: _UnderWay, reason: str) -> None:
@@ -279,12 +275,8 @@ class _Sweep:
             what = "measuring" if isinstance(way.worker, Measuring) else "compiling"
             raise FarmError(f"a {what} worker was lost {MAX_WORKER_LOSSES + 1} times in a row; the last time: {reason}")
         self._executor.replace(way.worker)
-        finished = way.lane.lost(way.call, f"the worker was lost under it {self._losses[way.worker]} times: {reason}")
+        finished = way.site.lane.lost(
+            way.call, f"the worker was lost under it {self._losses[way.worker]} times: {reason}"
+        )
         if finished is not None:
-            self._tally.trials(self._recorder.trials(finished, way.lane.target, ""))
-
-
-def pending_tasks(job: Job, target: Target, store: Store) -> tuple[Task, ...]:
-    """Tasks of a job that still need work on a target, by what the store has."""
-    pending, _ = plan_lane(job.tasks, target, store, retry=())
-    return tuple(p.task for p in pending)
+            self._tally.trials(self._recorder.trials(finished, way.site.lane.target, ""))

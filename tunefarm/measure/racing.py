@@ -168,12 +168,6 @@ class Race:
         """Whom to time in this round, in this order."""
         return self.rng.sample(self.running, len(self.running))
 
-    def leave(self, key: str) -> None:
-        """Take out an entrant that failed."""
-        self.running.remove(key)
-        del self.logs[key]
-        self._settled = self._settled or len(self.running) < 2
-
     def close_round(self, us: Mapping[str, float]) -> None:
         """Take in a round: the time of every entrant that is still running."""
         for key in self.running:
