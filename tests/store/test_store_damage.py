@@ -28,7 +28,7 @@ def flip(part: Path, position: int) -> None:
 
 def forge(part: Path) -> None:
     """A sound Parquet file in the part's place, one that no writer published."""
-    pq.write_table(pa.table({"trial_key": ["x"]}), part)
+    pq.write_table(pa.table({"key": ["x"]}), part)
 
 
 def lose_proof(part: Path) -> None:

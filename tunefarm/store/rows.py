@@ -11,9 +11,20 @@ from typing import Any
 from tunefarm.model.candidate import Candidate, Knobs
 from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.job import Cache, Protocol
-from tunefarm.model.keys import canonical_json
+from tunefarm.model.keys import canonical_json, content_key
 from tunefarm.model.problem import Problem
-from tunefarm.model.trial import Block, Measurement, Outcome, OutputError, Stage, Standing, Status, Trial, Verdict
+from tunefarm.model.trial import (
+    Block,
+    Measurement,
+    Outcome,
+    OutputError,
+    Stage,
+    Standing,
+    Status,
+    Trial,
+    Verdict,
+    trial_key,
+)
 from tunefarm.store.plain_json import load_object
 
 Row = dict[str, Any]
@@ -75,8 +86,11 @@ def trial_row(trial: Trial) -> Row:
 def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
     """The trial that `trial_row` described, its problem being rebuilt already.
 
+    An earlier version's row may lack columns, and its protocol fields: they get their defaults, so that the trial's key
+    may then be another than the row's.
+
     Raises:
-        STRANGE: one of these, if the row describes none.
+        STRANGE: one of these, if the row describes none, or another than its keys say.
     """
     if nulls := [column for column in _NEVER_NULL if row[column] is None]:
         raise ValueError(f"{nulls[0]} is null")
@@ -90,6 +104,9 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
         proposed_by=row["proposed_by"],
         rank=row["rank"],
     )
+    protocol, protocol_key = _protocol(row["protocol_json"])
+    if trial_key(problem.key, row["target"], candidate.key, protocol_key) != row["trial_key"]:
+        raise ValueError("its key is not that of what it describes")
     outcome = Outcome(
         candidate=candidate,
         status=Status(row["status"]),
@@ -107,7 +124,7 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
         name=row["name"],
         problem=problem,
         target=row["target"],
-        protocol=_protocol(row["protocol_json"]),
+        protocol=protocol,
         outcome=outcome,
         finished_at=row["finished_at"].astimezone(UTC),
         worker=row["worker"],
@@ -120,10 +137,10 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
 
 
 @lru_cache(maxsize=256)
-def _protocol(text: str) -> Protocol:
-    """Shared among the rows that have it: its key is then made once."""
+def _protocol(text: str) -> tuple[Protocol, str]:
+    """A protocol, and its key when it was written. Shared among the rows that have it: its key is then made once."""
     fields = load_object(text)
-    return Protocol(**{**fields, "cache": Cache(fields["cache"])})
+    return Protocol(**{**fields, "cache": Cache(fields["cache"])}), content_key("protocol", fields)
 
 
 def knobs_json(knobs: Knobs) -> str:

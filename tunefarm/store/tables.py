@@ -110,10 +110,27 @@ class Table:
             found = _CHECKED.inspect(str(part), _DISK)
         except UNREADABLE as error:
             return f"it is no Parquet file ({error})"
-        return None if found.equals(self._schema) else "its columns are not those of this version's table"
+        return None if _fits(found, self._schema) else "its columns are not those of this version's table"
 
     def _sorting_columns(self) -> list[pq.SortingColumn] | None:
         return [pq.SortingColumn(self._schema.get_field_index(self._sort))] if self._sort else None
+
+
+def _fits(found: pa.Schema, schema: pa.Schema) -> bool:
+    """Whether a part can be read as rows of a table: an earlier version's lack columns that came later, read as null."""
+    names = set(schema.names)
+    return len(set(found.names)) == len(found.names) and all(
+        field.name in names and _is_part_of(field.type, schema.field(field.name).type) for field in found
+    )
+
+
+def _is_part_of(found: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether it is that type, or a record of some of its fields, or a list of such."""
+    if pa.types.is_struct(found) and pa.types.is_struct(kind):
+        return _fits(pa.schema(list(found)), pa.schema(list(kind)))
+    if pa.types.is_list(found) and pa.types.is_list(kind):
+        return _is_part_of(found.value_type, kind.value_type)
+    return bool(found.equals(kind))
 
 
 def dated(rows: pa.Table, column: str) -> pa.Table:
