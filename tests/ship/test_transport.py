@@ -6,8 +6,9 @@ import pytest
 
 from tests.ship.make import KEY, NOON, bundle_of, choice
 from tunefarm.model.errors import BundleDamaged, BundleRefused, UsageError
+from tunefarm.model.places import public
 from tunefarm.ship.installed import Installed
-from tunefarm.ship.transport import chunks_of, public, put
+from tunefarm.ship.transport import chunks_of, put
 
 moto = pytest.importorskip("moto.server", reason="needs the extra `test`")
 

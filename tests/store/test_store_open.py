@@ -15,7 +15,7 @@ from tunefarm.store import Store, StoredProposal
 
 
 def test_a_store_names_its_format(store: Store, tmp_path: Path) -> None:
-    assert json.loads((tmp_path / "store" / "meta" / "format.json").read_text()) == {"format": 1}
+    assert json.loads((tmp_path / "store" / "meta" / "format.json").read_text()) == {"format": 2}
 
 
 def test_opening_a_store_again_keeps_what_it_holds(store: Store, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def filled(path: Path) -> None:
 
 def newer(path: Path) -> None:
     (path / "meta").mkdir(parents=True)
-    (path / "meta" / "format.json").write_text('{"format": 2}')
+    (path / "meta" / "format.json").write_text('{"format": 3}')
 
 
 def garbled(path: Path) -> None:
@@ -87,8 +87,8 @@ def without_meta(path: Path) -> None:
         (file, True, "is no folder"),
         (filled, True, r"holds 'thesis.tex'; name an empty or new folder"),
         (without_meta, True, "restore the store's meta folder"),
-        (newer, False, "format 2.*upgrade tunefarm"),
-        (newer, True, "format 2.*upgrade tunefarm"),
+        (newer, False, "format 3.*upgrade tunefarm"),
+        (newer, True, "format 3.*upgrade tunefarm"),
         (garbled, False, "damaged.*restore it"),
         (nested, False, "damaged.*nested too deep.*restore it"),
         (listed, True, "damaged.*not an object.*restore it"),

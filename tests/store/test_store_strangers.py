@@ -15,7 +15,8 @@ from tests.store.make import NOON, TARGET, open_store, stored_plan, trial
 from tunefarm.model.candidate import Proposal
 from tunefarm.model.errors import StoreError
 from tunefarm.store import Store, StoredProposal
-from tunefarm.store.parts import Folder, Parts, new_part_name
+from tunefarm.store.disk import DiskFolder
+from tunefarm.store.parts import Parts, new_part, new_part_name
 from tunefarm.store.rows import trial_row
 from tunefarm.store.schema import PLANS, PROPOSALS, TRIALS
 
@@ -29,7 +30,8 @@ def put(path: Path, table: str, schema: pa.Schema, row: dict[str, Any]) -> None:
     name = new_part_name()
     rows = pa.Table.from_pylist([{**row, "part": name, "part_row": 0}], schema=schema)
     pq.write_table(rows, sink, store_schema=False)
-    Parts(Folder(path), table, lambda _: None).publish(name, sink.getvalue().to_pybytes(), 1)
+    data = sink.getvalue().to_pybytes()
+    Parts(DiskFolder(path), table, lambda _: None).publish(new_part(name, data, 1), data)
 
 
 STRANGE_ROWS: list[dict[str, Any]] = [

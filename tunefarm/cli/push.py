@@ -18,7 +18,8 @@ def push(path: Path, place: str, trust: tuple[Path, ...], *, allow_unsigned: boo
 
     All of it is checked first. Credentials for object stores come from their usual variables and files.
     """
-    from tunefarm.ship.transport import public, put
+    from tunefarm.model.places import public
+    from tunefarm.ship.transport import put
 
     with open_bundle(path, trust, allow_unsigned=allow_unsigned) as bundle:
         bundle.check_plans()

@@ -7,6 +7,7 @@ The tree::
     ├── InvalidProblem          exit 2   a problem whose fields contradict each other
     ├── UsageError              exit 2   a command asked for something that can't be done
     ├── StoreError              exit 4   a store that can't be read or written
+    │   └── StoreUnreachable    exit 4   it may be back in a while: a network, a server, a mount
     ├── BundleError                      a bundle that is not to be used; one of
     │   ├── BundleDamaged       exit 4   it is no bundle, or not as it was written
     │   └── BundleRefused       exit 5   it may be whole, and is not to be trusted here: signature, key, age, expiry
@@ -78,6 +79,10 @@ class StoreError(TunefarmError):
     """A store that can't be read or written."""
 
     exit_code = 4
+
+
+class StoreUnreachable(StoreError):
+    """A store that did not answer, and may again in a while: whoever has something to write may wait for it."""
 
 
 class BundleError(TunefarmError):

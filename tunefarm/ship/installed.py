@@ -20,12 +20,13 @@ from typing import Any
 
 from tunefarm.model.errors import BundleDamaged, BundleRefused, UsageError
 from tunefarm.model.keys import canonical_json
+from tunefarm.model.places import public
 from tunefarm.runtime.bundle import Bundle
 from tunefarm.runtime.manifest import MAX_WITHDRAWN, Manifest
 from tunefarm.runtime.strict_json import Malformed, integer, items, optional, parse, read_fields, text
 from tunefarm.runtime.trust import Trust, trusted_keys
 from tunefarm.ship.files import activate, draft_of, point, publish, write_draft
-from tunefarm.ship.transport import chunks_of, public
+from tunefarm.ship.transport import chunks_of
 
 CURRENT = "current"
 _STATE = "state.json"

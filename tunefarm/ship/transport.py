@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tunefarm.model.errors import UsageError
+from tunefarm.model.places import is_uri, public
 from tunefarm.ship.files import publish
 
 MAX_BUNDLE = 2**33
 """Bytes of a bundle that are fetched at most: 8 GiB."""
 _CHUNK = 2**20
-_SECRETS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])(?:access_key|secret_key)=[^&]*")
 
 
 def put(path: Path, place: str) -> None:
@@ -53,14 +52,9 @@ def chunks_of(place: str) -> Iterator[bytes]:
                 yield chunk
 
 
-def public(place: str) -> str:
-    """A place without the secrets that a URI may hold."""
-    return _SECRETS.sub("", place)
-
-
 def _resolve(place: str) -> tuple[Any, str]:
     """The file system of a place, None for this machine's own, and the file's name there."""
-    if "://" not in place:
+    if not is_uri(place):
         return None, place
     from pyarrow import fs  # starts threads, and local paths need none of it
 

@@ -1,37 +1,21 @@
-"""Parts: immutable files that appear whole or not at all, each with a proof of what it should hold.
+"""Parts: immutable files that appear whole or not at all, each with a proof of what it should hold."""
 
-This module alone knows where a store's files are and how they get there.
-"""
-
-import errno
 import hashlib
 import json
-import os
 import re
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
-from tunefarm.model.errors import StoreError
+from tunefarm.store.folder import Folder, Stamp, said
 from tunefarm.store.plain_json import load_object
 
 SUFFIX = ".parquet"
-FORMAT_FILE = "meta/format.json"
-"""What makes a folder a store: written first, and once."""
-_PROBE = "tmp/probe"
-
-_MENDS = {
-    errno.ENOSPC: "free some space on that disk",
-    errno.EDQUOT: "raise the quota, or free some space",
-    errno.EFBIG: "raise the limit on file sizes",
-    errno.EACCES: "make the folder writable, or name another store",
-    errno.EPERM: "make the folder writable, or name another store",
-    errno.EROFS: "mount it writable, or name another store",
-}
+SET_ASIDE = "damaged"
+"""The folder that damaged files are moved to."""
 
 
 @dataclass(frozen=True, order=True)
@@ -40,111 +24,48 @@ class Damage:
 
     path: str
     what: str
+    name: str = field(default="", compare=False)
+    """Its name in the store's folder."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}"
 
 
-class Folder:
-    """A store's folder. Any number of processes may publish into it at once, with no lock.
+@dataclass(frozen=True)
+class Part:
+    """A part as its proof describes it."""
 
-    Drafts are written in `tmp`, since no hidden name is skipped by every tool that reads a folder of Parquet. A writer
-    that is killed leaves its draft there, where nobody reads it.
-    """
+    name: str
+    size: int
+    sha256: str
+    rows: int
+    replaces: frozenset[str] = frozenset()
+    """Parts that writers published, all of whose rows it holds in their stead, less those that were pruned."""
+    generation: int = 0
+    """0 as a writer published it; one more than those that it was made of."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root.absolute()
+    @property
+    def covers(self) -> frozenset[str]:
+        """Parts that writers published, and whose rows are in it."""
+        return self.replaces or frozenset((self.name,))
 
-    def path(self, name: str) -> Path:
-        """Where a file of the store is; `name` is relative, with `/`."""
-        return self.root / name
-
-    def publish(self, name: str, data: bytes) -> None:
-        """Make a file appear with its whole content, to stay after a power loss once this returns.
-
-        Raises:
-            StoreError: it can't be written, or can't be made to stay. If it has appeared all the same, then whole. Or
-                the store is gone: nothing is made where it was, or its later trials would lie apart from the others.
-        """
-        try:
-            gone = not self.path(FORMAT_FILE).is_file()
-        except OSError as error:
-            raise self._cant_write(self.path(name), error) from error
-        if gone:
-            raise StoreError(
-                f"can't write {self.path(name)}: the store {self.root} is gone (it has no {FORMAT_FILE} any more);"
-                " put it back where it was, or name another store"
-            )
-        self._publish(name, data, above=False)
-
-    def found(self, data: bytes) -> None:
-        """Make the folder, and the file that makes it a store. Raises StoreError."""
-        self._publish(FORMAT_FILE, data, above=True)
-
-    def probe(self) -> None:
-        """See that the store can be written. Raises StoreError if not."""
-        self.publish(_PROBE, b"")
-        with suppress(OSError):  # another probed too
-            self.path(_PROBE).unlink()
-
-    def _publish(self, name: str, data: bytes, *, above: bool) -> None:
-        """`above`: also make the store's own folder, and those above it."""
-        path = self.path(name)
-        draft = self.path(f"tmp/{secrets.token_hex(8)}")
-        try:
-            for folder in (path.parent, draft.parent):
-                self._make_folder(folder, above=above)
-            try:
-                with draft.open("xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.rename(path)
-                _sync_folder(path.parent)
-            finally:
-                with suppress(OSError):  # the rename took it, or it was never made
-                    draft.unlink()
-        except OSError as error:
-            raise self._cant_write(path, error) from error
-
-    def _cant_write(self, path: Path, error: OSError) -> StoreError:
-        mend = _MENDS.get(error.errno or 0, "check the file system that the store is on")
-        return StoreError(f"can't write {path}: {error.strerror or error}; {mend}")
-
-    def read(self, name: str) -> bytes:
-        """A file's content. Raises OSError."""
-        return self.path(name).read_bytes()
-
-    def names(self, folder: str, suffix: str) -> list[str]:
-        """The names in one folder that end so, sorted; none where there is no such folder.
-
-        Raises:
-            StoreError: the folder can't be listed.
-        """
-        try:
-            return sorted(path.name for path in self.path(folder).iterdir() if path.name.endswith(suffix))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(
-                f"can't list {self.path(folder)}: {error.strerror}; make it a folder that you may read"
-            ) from error
-
-    def _make_folder(self, folder: Path, *, above: bool) -> None:
-        if folder.is_dir():
-            return
-        if above or folder.parent != self.root:  # else whether the store's own folder is there, the next line tells
-            self._make_folder(folder.parent, above=above)
-        folder.mkdir(exist_ok=True)
-        _sync_folder(folder.parent)
+    @property
+    def proof(self) -> bytes:
+        """The content of its proof."""
+        fields = {"sha256": self.sha256, "size": self.size, "rows": self.rows}
+        if self.replaces:
+            fields |= {"replaces": sorted(self.replaces), "generation": self.generation}
+        return json.dumps(fields).encode()
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+@dataclass(frozen=True)
+class Piece:
+    """A part that is to be read, and what of it."""
+
+    part: Part
+    address: str
+    without: frozenset[str] = frozenset()
+    """Of the parts that it covers, those whose rows another piece holds too: two compactions ran side by side."""
 
 
 def new_part_name() -> str:
@@ -153,69 +74,167 @@ def new_part_name() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{host}-{secrets.token_hex(8)}"
 
 
+def new_part(name: str, data: bytes, rows: int, replaces: Collection[str] = (), generation: int = 0) -> Part:
+    """The part of a content, under a `new_part_name`."""
+    return Part(name, len(data), hashlib.sha256(data).hexdigest(), rows, frozenset(replaces), generation)
+
+
+def choose(parts: Iterable[Part]) -> list[tuple[Part, frozenset[str]]]:
+    """Parts that hold every row once, and what is to be left out of each; in the order of their names.
+
+    Whatever compactions ran, were killed, or ran side by side: a part that covers more goes first, then the one that
+    was made last, and what is all covered already is not read.
+    """
+    taken: set[str] = set()
+    chosen = []
+    for part in sorted(parts, key=lambda p: (-len(p.covers), -p.generation, p.name)):
+        shared = part.covers & taken
+        if len(shared) < len(part.covers):
+            chosen.append((part, shared))
+            taken |= part.covers
+    return sorted(chosen, key=lambda found: found[0].name)
+
+
 class Parts:
     """The parts of one table, in `TABLE/v1`; the proof of each (size, SHA-256, rows) in `meta/TABLE/v1`.
 
     A proof is published before its part: a proof without a part is the trace of a writer that died, and harmless; a
-    part without a proof was not put there by a writer, or its proof was lost, and can't be trusted.
+    part without a proof was not put there by a writer, or its proof was lost, and can't be trusted. A proof may say
+    that its part replaces others: they are not read from the moment that the part appears, and are removed later.
     """
 
-    def __init__(self, folder: Folder, table: str, objection: Callable[[Path], str | None]) -> None:
-        """`objection` says what the table itself has against a part whose digest is right, or None."""
+    def __init__(self, folder: Folder, table: str, objection: Callable[[str], str | None]) -> None:
+        """`objection` says what the table itself has against a part whose digest is right, by its address, or None."""
         self._folder = folder
         self._table = f"{table}/v1"
         self._objection = objection
-        self._proven: set[str] = set()
+        self._proofs: dict[str, Part] = {}
+        self._proven: dict[str, Stamp] = {}
         self._damage: dict[str, Damage] = {}
 
-    def publish(self, name: str, data: bytes, rows: int) -> None:
-        """Add a part under a `new_part_name`. Raises StoreError."""
-        proof = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "rows": rows}
-        self._folder.publish(f"meta/{self._table}/{name}.json", json.dumps(proof).encode())
-        self._folder.publish(f"{self._table}/{name}{SUFFIX}", data)
+    def publish(self, part: Part, data: bytes) -> None:
+        """Add a part. Raises StoreError."""
+        self._folder.publish(self._proof_name(part.name), part.proof)
+        self._folder.publish(self._part_name(part.name), data)
 
-    def sound(self) -> tuple[Path, ...]:
-        """Every part that holds what its proof says, oldest first. A part is read through once, then trusted."""
-        listed = self._folder.names(self._table, SUFFIX)
-        self._damage = {}
-        for name in listed:
-            if name in self._proven:
-                continue
-            path = self._folder.path(f"{self._table}/{name}")
-            what = self._fault(name.removesuffix(SUFFIX), path) or self._objection(path)
-            if what is None:
-                self._proven.add(name)
-            elif path.exists():  # else it went away under the reader's eyes
-                self._damage[name] = Damage(str(path), what)
-        return tuple(self._folder.path(f"{self._table}/{name}") for name in listed if name in self._proven)
+    def sound(self) -> tuple[Piece, ...]:
+        """What is to be read to have every row once, oldest first. A part is read through once, then trusted.
+
+        It is read again when its size, time or number has changed.
+        """
+        stamps = self._listed()
+        parts = dict(self._described(stamps))
+        while True:
+            chosen = choose(parts.values())
+            bad = [part.name for part, _ in chosen if not self._holds(part, stamps[part.name])]
+            if not bad:
+                return tuple(Piece(part, self._address(part.name), without) for part, without in chosen)
+            for name in bad:
+                del parts[name]
+
+    def superseded(self) -> tuple[Part, ...]:
+        """Parts that are there, and not read, since sound ones hold all that they cover."""
+        read = {piece.part.name for piece in self.sound()}
+        return tuple(part for name, part in self._described(self._listed()) if name not in read | self._damage.keys())
+
+    def audit(self) -> tuple[Damage, ...]:
+        """Read every part through, also those that are not read any more; returns those that are damaged."""
+        self._proven = {}
+        self._proofs = {}
+        stamps = self._listed()
+        for name, part in self._described(stamps):
+            self._holds(part, stamps[name])
+        return self.damage
 
     def recheck(self) -> bool:
         """Forget which parts were proven and look again; whether the sound ones are others now."""
-        before, self._proven = self._proven, set()
+        before = set(self._proven)
+        self._proven = {}
+        self._proofs = {}
         self.sound()
-        return before != self._proven
+        return before != set(self._proven)
+
+    def remove(self, part: Part) -> None:
+        """Remove a part, then its proof: killed in between, it leaves what is harmless. Raises OSError."""
+        for name in (self._part_name(part.name), self._proof_name(part.name)):
+            with suppress(FileNotFoundError):  # another removed it
+                self._folder.remove(name)
+
+    def content(self, part: Part) -> bytes:
+        """All of a part's bytes. Raises OSError."""
+        return self._folder.read(self._part_name(part.name))
 
     @property
     def damage(self) -> tuple[Damage, ...]:
         """What the latest look set aside."""
         return tuple(self._damage.values())
 
-    def _fault(self, name: str, path: Path) -> str | None:
-        proof_name = f"meta/{self._table}/{name}.json"
+    def _listed(self) -> dict[str, Stamp]:
+        """Every part that is there, by name, oldest first. What was known of others is forgotten."""
+        found = self._folder.stamps(self._table, SUFFIX)
+        stamps = {name.removesuffix(SUFFIX): found[name] for name in sorted(found)}
+        self._damage = {}
+        self._proven = {name: stamp for name, stamp in self._proven.items() if stamps.get(name) == stamp}
+        self._proofs = {name: part for name, part in self._proofs.items() if name in self._proven}
+        return stamps
+
+    def _described(self, stamps: Mapping[str, Stamp]) -> Iterator[tuple[str, Part]]:
+        """Each part that has a proof."""
+        for name in stamps:
+            if name not in self._proofs:
+                found = self._proof(name)
+                if isinstance(found, str):
+                    self._blame(name, found)
+                    continue
+                self._proofs[name] = found
+            yield name, self._proofs[name]
+
+    def _holds(self, part: Part, stamp: Stamp) -> bool:
+        """Whether a part holds what its proof says."""
+        if self._proven.get(part.name) == stamp:
+            return True
+        what = self._fault(part, stamp) or self._objection(self._address(part.name))
+        if what is not None:
+            self._blame(part.name, what)
+            return False
+        self._proven[part.name] = stamp
+        return True
+
+    def _fault(self, part: Part, stamp: Stamp) -> str | None:
+        if stamp.size != part.size:
+            return f"it holds {stamp.size} bytes and was published with {part.size}"
         try:
-            proof = load_object(self._folder.read(proof_name))
-            size, digest = proof["size"], proof["sha256"]
-        except FileNotFoundError:
-            return f"unproven: it has no {proof_name}"
-        except (OSError, ValueError, KeyError) as error:
-            return f"unproven: {proof_name} can't be read ({error})"
-        try:
-            with path.open("rb") as file:
-                found = os.fstat(file.fileno()).st_size
-                if found != size:
-                    return f"it holds {found} bytes and was published with {size}"
-                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
-                    return "its content is not what was published (SHA-256 differs)"
+            if self._folder.digest(self._part_name(part.name)) != part.sha256:
+                return "its content is not what was published (SHA-256 differs)"
         except OSError as error:
-            return f"it can't be read ({error.strerror})"
+            return f"it can't be read ({said(error)})"
         return None
+
+    def _proof(self, name: str) -> Part | str:
+        """What a part should hold, or why that is not known."""
+        proof = self._proof_name(name)
+        try:
+            fields = load_object(self._folder.read(proof))
+            replaces = frozenset(fields.get("replaces", ()))
+            if not all(isinstance(replaced, str) for replaced in replaces):
+                raise ValueError("it replaces what is no part")  # noqa: TRY301 - one place tells
+            generation = int(fields.get("generation", 0))
+            return Part(name, fields["size"], fields["sha256"], fields.get("rows", 0), replaces, generation)
+        except FileNotFoundError:
+            return f"unproven: it has no {proof}"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return f"unproven: {proof} can't be read ({error})"
+
+    def _blame(self, name: str, what: str) -> None:
+        file = self._part_name(name)
+        if self._folder.has(file):  # else it went away under the reader's eyes
+            self._damage[name] = Damage(self._folder.place(file), what, file)
+
+    def _part_name(self, name: str) -> str:
+        return f"{self._table}/{name}{SUFFIX}"
+
+    def _proof_name(self, name: str) -> str:
+        return f"meta/{self._table}/{name}.json"
+
+    def _address(self, name: str) -> str:
+        return self._folder.address(self._part_name(name))

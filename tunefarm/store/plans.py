@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from tunefarm.model.candidate import Plan
 from tunefarm.model.errors import StoreError
-from tunefarm.store.parts import Folder
+from tunefarm.store.folder import Folder
 from tunefarm.store.rows import Row, knobs_json
 from tunefarm.store.schema import PLANS
 from tunefarm.store.tables import Table
@@ -36,7 +36,7 @@ class Plans:
     """The table of plans: sorted by digest, in small row groups, so that one plan is read without most others."""
 
     def __init__(self, folder: Folder) -> None:
-        self.table = Table(folder, "plans", PLANS, sort="digest", row_group=ROW_GROUP)
+        self.table = Table(folder, "plans", PLANS, sort=("digest",), row_group=ROW_GROUP)
         self._indexed: ds.Dataset | None = None
         self._groups: dict[str, ds.Fragment] = {}
 

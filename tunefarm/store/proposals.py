@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pyarrow.compute as pc
 
 from tunefarm.model.candidate import Candidate, Proposal
-from tunefarm.store.parts import Folder
+from tunefarm.store.folder import Folder
 from tunefarm.store.plain_json import load_list
 from tunefarm.store.rows import STRANGE, Row
 from tunefarm.store.schema import PLACE_ORDER, PROPOSALS

@@ -2,9 +2,6 @@
 
 import pyarrow as pa
 
-FORMAT = 1
-"""Version of the store's layout, in `meta/format.json`. A reader refuses a newer one."""
-
 _TEXT, _INT, _FLOAT, _BOOL = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _TIME = pa.timestamp("us", tz="UTC")
 

@@ -1,7 +1,7 @@
 """The store: every trial, plan and proposal of a farm, as Parquet files in one folder."""
 
+import os
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
@@ -10,9 +10,10 @@ from tunefarm.model.candidate import Proposal
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Trial
 from tunefarm.ops import problem_from_dict
+from tunefarm.store.folder import Folder
 from tunefarm.store.layout import open_folder
 from tunefarm.store.naming import find_problem
-from tunefarm.store.parts import Damage, Folder
+from tunefarm.store.parts import Damage
 from tunefarm.store.plans import Plans, StoredPlan
 from tunefarm.store.proposals import Proposals, StoredProposal
 from tunefarm.store.rows import ProblemFromDict
@@ -41,18 +42,24 @@ class Store:
         }
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = False, problem_from_dict: ProblemFromDict = problem_from_dict) -> Self:
-        """Open the store in a folder.
+    def open(
+        cls,
+        place: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        problem_from_dict: ProblemFromDict = problem_from_dict,
+    ) -> Self:
+        """Open the store in a folder, or in an object store.
 
         Args:
-            path: of the folder.
+            place: a path, or a URI such as `s3://bucket/path`.
             create: make the store if there is none, and see that it can be written: what a sweep needs.
             problem_from_dict: makes an operation's problem from its fields.
 
         Raises:
             StoreError: no store, one of a newer format, or one that can't be read or (with `create`) written.
         """
-        return cls(open_folder(path, create=create), problem_from_dict)
+        return cls(open_folder(place, create=create), problem_from_dict)
 
     def append_trials(self, trials: Sequence[Trial]) -> None:
         """Publish trials together: a reader sees all of them or none. So with plans and proposals."""

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from tunefarm.model.errors import StoreError
-from tunefarm.store.parts import Damage, Folder, Parts, new_part_name
+from tunefarm.store.folder import Folder
+from tunefarm.store.parts import Damage, Parts, Piece, new_part, new_part_name
 
 T = TypeVar("T")
 
@@ -20,7 +19,8 @@ UNREADABLE = (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDeco
 """What pyarrow raises for a damaged file (UnicodeDecodeError where a footer's text is)."""
 
 _TIMES = (datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
-_DISK = pa_fs.LocalFileSystem()
+CLUSTERED_GROUP = 4096
+"""Rows of a compacted part that are read together: with fewer, footers grow; with more, rows are read for nothing."""
 _CHECKED = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
 )
@@ -30,15 +30,28 @@ class Table:
     """A table in parts. Writing is safe from many processes at once; reading sees finished parts only."""
 
     def __init__(
-        self, folder: Folder, name: str, schema: pa.Schema, *, sort: str | None = None, row_group: int | None = None
+        self,
+        folder: Folder,
+        name: str,
+        schema: pa.Schema,
+        *,
+        sort: Sequence[str] = (),
+        row_group: int | None = None,
+        cluster: Sequence[str] = (),
     ) -> None:
-        """`sort`: column that each part is sorted by; `row_group`: rows that are read together, None for all."""
+        """`sort`: columns that each part is sorted by; `cluster`: those that compacted parts are, if it has no `sort`.
+
+        `row_group`: rows that are read together, None for all of a part, and `CLUSTERED_GROUP` of a compacted one.
+        """
+        self.name = name
+        self.parts = Parts(folder, name, self._objection)
+        self._folder = folder
         self._schema = schema
-        self._sort = sort
+        self._sort = tuple(sort)
+        self._cluster = tuple(sort or cluster)
         self._row_group = row_group
-        self._parts = Parts(folder, name, self._objection)
         self._dataset: ds.Dataset | None = None
-        self._dataset_parts: tuple[Path, ...] = ()
+        self._dataset_pieces: tuple[Piece, ...] = ()
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Publish rows as one part, so that readers see all of them or none.
@@ -48,32 +61,56 @@ class Table:
         """
         if not rows:
             return
+        stored = [{column: _storable(value) for column, value in row.items()} for row in rows]
+        self.append_table(pa.Table.from_pylist(stored, schema=self._schema))
+
+    def append_table(self, rows: pa.Table) -> None:
+        """Publish rows of the table's schema as one part; their place is set here. Raises StoreError."""
         name = new_part_name()
-        ordered = rows if (sort := self._sort) is None else sorted(rows, key=lambda row: row[sort])
-        placed = [
-            {**{column: _storable(value) for column, value in row.items()}, "part": name, "part_row": number}
-            for number, row in enumerate(ordered)
-        ]
-        # Built in memory: a ParquetWriter on a file leaves a valid file with rows missing when an exception passes it.
-        sink = pa.BufferOutputStream()
-        pq.write_table(
-            pa.Table.from_pylist(placed, schema=self._schema),
-            sink,
-            row_group_size=self._row_group,
-            compression={field.name: "NONE" if field.type == pa.binary() else "ZSTD" for field in self._schema},
-            write_page_checksum=True,
-            write_page_index=self._sort is not None,
-            sorting_columns=self._sorting_columns(),
-            store_schema=False,
-        )
-        self._parts.publish(name, sink.getvalue().to_pybytes(), len(placed))
+        if self._sort:
+            rows = rows.sort_by([(column, "ascending") for column in self._sort])
+        for column, values in (
+            ("part", pa.repeat(name, len(rows))),
+            ("part_row", pa.array(range(len(rows)), pa.int64())),
+        ):
+            index = self._schema.get_field_index(column)
+            rows = rows.set_column(index, self._schema.field(index), values)
+        data = self._parquet(rows, self._row_group, self._sort)
+        self.parts.publish(new_part(name, data, len(rows)), data)
+
+    def replace(self, pieces: Sequence[Piece], keep: Callable[[pa.Table], pa.Table] = lambda rows: rows) -> None:
+        """Publish one part that holds what some pieces do, and has readers leave them.
+
+        Args:
+            pieces: of `parts.sound()`.
+            keep: their rows, or fewer, or changed ones; each keeps its place.
+
+        Raises:
+            StoreError: the part can't be written.
+            UNREADABLE: one of these, if a piece can't be read.
+        """
+        rows = keep(pa.concat_tables([self._rows(piece) for piece in pieces]))
+        rows = rows.sort_by([(column, "ascending") for column in (*self._cluster, "part", "part_row")])
+        data = self._parquet(rows, self._row_group or CLUSTERED_GROUP, self._cluster)
+        covered = frozenset().union(*(piece.part.covers - piece.without for piece in pieces))
+        generation = 1 + max(piece.part.generation for piece in pieces)
+        self.parts.publish(new_part(new_part_name(), data, len(rows), covered, generation), data)
 
     def dataset(self) -> ds.Dataset:
         """The sound parts, to be scanned."""
-        parts = self._parts.sound()
-        if self._dataset is None or parts != self._dataset_parts:  # kept, since it holds every footer that it has read
-            self._dataset = ds.dataset([str(part) for part in parts], schema=self._schema, format=_CHECKED)
-            self._dataset_parts = parts
+        pieces = self.parts.sound()
+        if (
+            self._dataset is None or pieces != self._dataset_pieces
+        ):  # kept, since it holds every footer that it has read
+            whole = ds.dataset(
+                [piece.address for piece in pieces if not piece.without],
+                schema=self._schema,
+                format=_CHECKED,
+                filesystem=self._folder.system,
+            )
+            shared = [ds.dataset(self._rows(piece)) for piece in pieces if piece.without]
+            self._dataset = ds.dataset([whole, *shared]) if shared else whole
+            self._dataset_pieces = pieces
         return self._dataset
 
     def read(self, columns: Sequence[str], where: ds.Expression | None = None) -> pa.Table:
@@ -98,26 +135,44 @@ class Table:
     def recheck(self) -> bool:
         """Check every part's content anew, and say whether that changed what is readable."""
         self._dataset = None
-        return self._parts.recheck()
+        return self.parts.recheck()
 
     @property
     def damage(self) -> tuple[Damage, ...]:
         """Parts that the latest reading left out."""
-        return self._parts.damage
+        return self.parts.damage
 
-    def _objection(self, part: Path) -> str | None:
+    def _rows(self, piece: Piece) -> pa.Table:
+        """The rows of a piece, all columns."""
+        part = ds.dataset([piece.address], schema=self._schema, format=_CHECKED, filesystem=self._folder.system)
+        return part.to_table(filter=~pc.field("part").isin(pa.array(sorted(piece.without), pa.string())))
+
+    def _parquet(self, rows: pa.Table, row_group: int | None, sort: Sequence[str]) -> bytes:
+        # Built in memory: a ParquetWriter on a file leaves a valid file with rows missing when an exception passes it.
+        sink = pa.BufferOutputStream()
+        pq.write_table(
+            rows,
+            sink,
+            row_group_size=row_group,
+            compression={field.name: "NONE" if field.type == pa.binary() else "ZSTD" for field in self._schema},
+            write_page_checksum=True,
+            write_page_index=bool(sort),
+            sorting_columns=[pq.SortingColumn(self._schema.get_field_index(column)) for column in sort] or None,
+            store_schema=False,
+        )
+        data: bytes = sink.getvalue().to_pybytes()
+        return data
+
+    def _objection(self, address: str) -> str | None:
         try:
-            found = _CHECKED.inspect(str(part), _DISK)
+            found = _CHECKED.inspect(address, self._folder.system)
         except UNREADABLE as error:
             return f"it is no Parquet file ({error})"
         return None if _fits(found, self._schema) else "its columns are not those of this version's table"
 
-    def _sorting_columns(self) -> list[pq.SortingColumn] | None:
-        return [pq.SortingColumn(self._schema.get_field_index(self._sort))] if self._sort else None
-
 
 def _fits(found: pa.Schema, schema: pa.Schema) -> bool:
-    """Whether a part can be read as rows of a table: an earlier version's lack columns that came later, read as null."""
+    """Whether a part can be read as rows of a table: an earlier version's lack columns that came later, null then."""
     names = set(schema.names)
     return len(set(found.names)) == len(found.names) and all(
         field.name in names and _is_part_of(field.type, schema.field(field.name).type) for field in found

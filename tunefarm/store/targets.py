@@ -4,7 +4,8 @@ import pyarrow as pa
 
 from tunefarm.model.keys import canonical_json
 from tunefarm.model.target import Target
-from tunefarm.store.parts import Damage, Folder
+from tunefarm.store.folder import Folder, said
+from tunefarm.store.parts import Damage
 from tunefarm.store.plain_json import load_object
 from tunefarm.store.rows import STRANGE
 from tunefarm.store.schema import TARGETS
@@ -49,7 +50,7 @@ class Targets:
 
     def _read(self, key: str) -> Target | Damage:
         name = f"{_FOLDER}/{key}.json"
-        path = str(self._folder.path(name))
+        path = self._folder.place(name)
         try:
             fields = load_object(self._folder.read(name))
             for value in fields.values():
@@ -57,7 +58,7 @@ class Targets:
             target = Target.from_dict(fields)
             found = target.key
         except OSError as error:
-            return Damage(path, f"it can't be read ({error.strerror})")
+            return Damage(path, f"it can't be read ({said(error)})", name)
         except STRANGE as error:
-            return Damage(path, f"it describes no target ({error})")
-        return target if found == key else Damage(path, f"it describes target {found}")
+            return Damage(path, f"it describes no target ({error})", name)
+        return target if found == key else Damage(path, f"it describes target {found}", name)

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import Trial
-from tunefarm.store.parts import Folder
+from tunefarm.store.folder import Folder
 from tunefarm.store.plain_json import load_object
 from tunefarm.store.rows import STRANGE, ProblemFromDict, Row, trial_of, trial_row
 from tunefarm.store.schema import PLACE_ORDER, TRIALS
@@ -24,7 +24,7 @@ class Trials:
     """The table of trials."""
 
     def __init__(self, folder: Folder, problem_from_dict: ProblemFromDict) -> None:
-        self.table = Table(folder, "trials", TRIALS)
+        self.table = Table(folder, "trials", TRIALS, cluster=("problem", "target", "trial_key"))
         self._problem_from_dict = problem_from_dict
 
     def append(self, trials: Iterable[Trial]) -> None:
