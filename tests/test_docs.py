@@ -50,10 +50,9 @@ def test_every_command_that_is_written_down_exists(command, monkeypatch):
 
 
 def test_every_option_in_the_text_exists():
-    options = {
-        option for verb in app.list_commands(None) for p in app.get_command(None, verb).params for option in p.opts
-    }
-    options |= {option for parameter in app.params for option in parameter.opts}
+    verbs = [app, *(app.get_command(None, verb) for verb in app.list_commands(None))]
+    verbs += [command for verb in verbs[1:] for command in getattr(verb, "commands", {}).values()]
+    options = {option for verb in verbs for parameter in verb.params for option in parameter.opts}
     named = {word for code in re.findall(r"`([^`\n]+)`", TEXT) for word in re.findall(r"(?<!\S)--[a-z-]+", code)}
     assert named
     assert named <= options

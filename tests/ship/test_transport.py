@@ -1,36 +1,27 @@
 """Bundles over the wire: a real S3 server on loopback."""
 
-import urllib.request
-
 import pytest
 
+from tests import s3
 from tests.ship.make import KEY, NOON, bundle_of, choice
 from tunefarm.model.errors import BundleDamaged, BundleRefused, UsageError
 from tunefarm.model.places import public
 from tunefarm.ship.installed import Installed
 from tunefarm.ship.transport import chunks_of, put
 
-moto = pytest.importorskip("moto.server", reason="needs the extra `test`")
-
 DATA = bundle_of([choice(1), choice(2)])
 
 
 @pytest.fixture(scope="module")
 def server():
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
+    with s3.served() as server:
+        yield server
 
 
 @pytest.fixture
 def bucket(server, request):
     """Makes URIs of objects in a bucket of the test's own."""
-    name = f"plans-{abs(hash(request.node.nodeid))}"
-    urllib.request.urlopen(urllib.request.Request(f"http://{server}/{name}", method="PUT")).close()
-    query = f"scheme=http&endpoint_override={server}&region=us-east-1"
-    return lambda key: f"s3://ACCESS:SECRET@{name}/{key}?{query}"
+    return s3.new_bucket(server, f"plans-{abs(hash(request.node.nodeid))}")
 
 
 @pytest.fixture

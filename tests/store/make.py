@@ -17,7 +17,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TARGET = replace(targets.H200, profile='{"deviceVer":900,"multiProcessorCount":132}')
 
 
-def open_store(path: Path, *, create: bool = False) -> Store:
+def open_store(path: Path | str, *, create: bool = False) -> Store:
     return Store.open(path, create=create, problem_from_dict=toy_from_dict)
 
 

@@ -20,6 +20,7 @@ VERBS = {
     "sweep": "Find the fastest right plan of every problem of a job.",
     "query": "Read the store: by filters or by SQL.",
     "show": "Every candidate of one problem, and why it won, lost or failed.",
+    "store": "Keep a store small, whole and together: compact, merge, prune, check.",
     "ship": "Winners of the store into a signed bundle of plans.",
     "verify": "Check all of a bundle.",
     "push": "Copy a bundle to where machines pull it from.",

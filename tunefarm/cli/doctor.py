@@ -25,6 +25,7 @@ from tunefarm.cli.findings import Finding, State
 from tunefarm.cli.options import json_option, store_option
 from tunefarm.cli.output import print_json, print_report
 from tunefarm.model.errors import StoreError
+from tunefarm.model.places import is_uri, public
 
 PROBE = (sys.executable, "-m", "tunefarm.engines.probe")
 PROBE_DEADLINE_S = 120.0
@@ -39,7 +40,7 @@ STYLES = {State.OK: "green", State.ABSENT: "dim", State.WARNING: "yellow", State
 @store_option
 @click.option("--require-gpu", is_flag=True, help="Exit with 6 if no GPU can be used.")
 @json_option
-def doctor(store_path: Path, require_gpu: bool, as_json: bool) -> int:
+def doctor(store_path: str, require_gpu: bool, as_json: bool) -> int:
     """Tell whether this machine is ready to sweep, and what mends what is not.
 
     Exit code 0: ready, with a GPU or without. 1: a sweep would fail here. 6: --require-gpu, and none can be used.
@@ -63,12 +64,11 @@ def doctor(store_path: Path, require_gpu: bool, as_json: bool) -> int:
     return 0 if ready else 1
 
 
-def examine(store_path: Path) -> tuple[list[Finding], int]:
+def examine(store_path: str) -> tuple[list[Finding], int]:
     """Every finding of this machine, and how many GPUs can be used."""
     with ThreadPoolExecutor() as threads:
         torch, driver, cudnn = threads.map(ask, ("torch", "driver", "cudnn"))
     gpus = len(torch.get("devices", ()))
-    existing = next(path for path in (store_path.absolute(), *store_path.absolute().parents) if _is_there(path))
     variables = {name: value for name, value in os.environ.items() if name in WATCHED or name.startswith("CUDNN_")}
     return [
         Finding("python", State.OK, f"{platform.python_version()}, tunefarm {__version__}, {platform.platform()}"),
@@ -78,7 +78,7 @@ def examine(store_path: Path) -> tuple[list[Finding], int]:
         judge.judge_environment(variables),
         judge.judge_compiler(_compiler()),
         judge.judge_ray(_version("ray"), len(os.sched_getaffinity(0)), _memory()),
-        judge.judge_store(str(existing), _free(existing), _why_no_store(store_path, existing)),
+        _judge_store(store_path),
         judge.judge_space("tmp", str(TEMPORARY), _free(TEMPORARY), judge.LEAST_DISK, "free disk: Ray works there"),
         judge.judge_space(
             "shm",
@@ -149,6 +149,26 @@ def _is_there(path: Path) -> bool:
         return path.exists()
     except OSError:  # a folder above it may not be looked into
         return False
+
+
+def _judge_store(place: str) -> Finding:
+    if is_uri(place):
+        return judge.judge_store(public(place), None, _why_no_bucket(place))
+    path = Path(place)
+    existing = next(above for above in (path.absolute(), *path.absolute().parents) if _is_there(above))
+    return judge.judge_store(str(existing), _free(existing), _why_no_store(path, existing))
+
+
+def _why_no_bucket(place: str) -> str | None:
+    """Why a sweep could not write its store in an object store, as far as can be told without making one."""
+    from tunefarm.store import Store
+
+    try:
+        if Store.is_there(place):
+            Store.open(place, create=True)
+    except StoreError as error:
+        return str(error)
+    return None
 
 
 def _why_no_store(path: Path, existing: Path) -> str | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunefarm.cli.options import warn_of_damage
 from tunefarm.cli.output import note, print_json, print_report
+from tunefarm.model.places import public
 from tunefarm.report.figures import plural
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tunefarm.store import Store
 
 
-def print_dry_run(job: Job, store_path: Path, retry: Sequence[Status], *, as_json: bool) -> int:
+def print_dry_run(job: Job, store_path: str, retry: Sequence[Status], *, as_json: bool) -> int:
     """Print a job's problems, and for each target that the store knows what is left of them."""
     from tunefarm.report.payload import VERSION, targets_payload
     from tunefarm.report.rows import rows_table
     from tunefarm.store import Store
 
-    store = Store.open(store_path) if store_path.exists() else None
+    store = Store.open(store_path) if Store.is_there(store_path) else None
     targets = store.targets() if store else {}
     left = {key: _left(job, target, store, retry) for key, target in targets.items()} if store else {}
     problems = [
@@ -40,7 +40,7 @@ def print_dry_run(job: Job, store_path: Path, retry: Sequence[Status], *, as_jso
             {
                 "version": VERSION,
                 "job": job.name,
-                "store": str(store_path),
+                "store": public(store_path),
                 "duplicates": job.duplicates,
                 "targets": targets_payload(targets),
                 "problems": [
@@ -59,7 +59,7 @@ def print_dry_run(job: Job, store_path: Path, retry: Sequence[Status], *, as_jso
     dropped = f" ({plural(job.duplicates, 'duplicate')} dropped)" if job.duplicates else ""
     note(f"{plural(len(job.tasks), 'problem')}{dropped}; engines tell their candidates when the sweep runs")
     if not left:
-        note(f"{store_path} has nothing of them yet")
+        note(f"{public(store_path)} has nothing of them yet")
     return warn_of_damage(store) if store else 0
 
 

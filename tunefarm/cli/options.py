@@ -1,6 +1,6 @@
 """Options that several verbs have."""
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -13,16 +13,30 @@ if TYPE_CHECKING:
 
 DEFAULT_STORE = "tunefarm-store"
 
+
+class _Place(click.ParamType[str]):
+    """A folder, or a URI."""
+
+    name = "place"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        place = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+        if not place:
+            self.fail("it is empty; name a folder, or s3://bucket/path", param, ctx)
+        return str(place)
+
+
+STORE = _Place()
 store_option = click.option(
     "--store",
     "store_path",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
+    type=STORE,
+    metavar="STORE",
     default=DEFAULT_STORE,
     show_default=True,
     envvar="TUNEFARM_STORE",
     show_envvar=True,
-    help="Folder of the store.",
+    help="Folder of the store, or s3://bucket/path.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 

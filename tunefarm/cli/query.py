@@ -57,7 +57,7 @@ SUFFIXES = {".json": "json", ".csv": "csv", ".parquet": "parquet"}
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to a file, not to stdout."
 )
-def query(store_path: Path, sql: str | None, form: str | None, output: Path | None, **selection: Any) -> int:
+def query(store_path: str, sql: str | None, form: str | None, output: Path | None, **selection: Any) -> int:
     """Read the store: trials by filters, or anything by SQL.
 
     The views are trials (the latest of each key), winners, all_trials, proposals, plans and targets.

@@ -70,7 +70,7 @@ NOT_ALL = 3
 @json_option
 def ship(
     output: Path | None,
-    store_path: Path,
+    store_path: str,
     *,
     key_paths: tuple[Path, ...],
     unsigned: bool,

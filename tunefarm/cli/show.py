@@ -1,7 +1,5 @@
 """`tunefarm show`."""
 
-from pathlib import Path
-
 import click
 
 from tunefarm.cli.options import json_option, store_option, warn_of_damage
@@ -13,7 +11,7 @@ from tunefarm.model.errors import UsageError
 @click.argument("problem")
 @store_option
 @json_option
-def show(problem: str, store_path: Path, as_json: bool) -> int:
+def show(problem: str, store_path: str, as_json: bool) -> int:
     """Show every candidate of one problem, the winner first, and why each won, lost or failed.
 
     PROBLEM is its name in the job, its label, or its key or the beginning of it.

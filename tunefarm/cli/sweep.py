@@ -17,6 +17,7 @@ import click
 from tunefarm.cli.options import DEFAULT_STORE, json_option, store_option, warn_of_damage
 from tunefarm.cli.output import note, print_json, print_report
 from tunefarm.cli.progress import shown_progress, span
+from tunefarm.model.places import public
 from tunefarm.model.trial import Status
 from tunefarm.report.figures import plural
 
@@ -102,7 +103,7 @@ class Terminated(KeyboardInterrupt):
 def sweep(
     argv: Sequence[str],
     job_path: Path,
-    store_path: Path,
+    store_path: str,
     *,
     executor: str,
     address: str | None,
@@ -141,7 +142,7 @@ def sweep(
             took_s = time.monotonic() - began
             if result.interrupted is None:
                 return _finish(job, store, store_path, result, took_s, as_json=as_json)
-            note(f"interrupted; {result.trials_written} trials of this run are in {store_path}. To resume:")
+            note(f"interrupted; {result.trials_written} trials of this run are in {public(store_path)}. To resume:")
             stopped_by = result.interrupted
     except KeyboardInterrupt as error:
         note("interrupted. To resume:")
@@ -164,7 +165,7 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _finish(job: Job, store: Store, store_path: Path, result: SweepResult, took_s: float, *, as_json: bool) -> int:
+def _finish(job: Job, store: Store, store_path: str, result: SweepResult, took_s: float, *, as_json: bool) -> int:
     """Print what came out, and where to look on."""
     from tunefarm.report.job import JobReport
     from tunefarm.report.summary import summarize_job
@@ -191,8 +192,8 @@ def _finish(job: Job, store: Store, store_path: Path, result: SweepResult, took_
             )
     if all(target.kind == "cpu" for target in result.targets):
         note("no GPU was found: these are torch's times on this machine's CPU")
-    where = "" if store_path == Path(DEFAULT_STORE) else f" --store {shlex.quote(str(store_path))}"
-    note(f"store: {store_path}")
+    where = "" if store_path == DEFAULT_STORE else f" --store {shlex.quote(public(store_path))}"
+    note(f"store: {public(store_path)}")
     note(f"next:  tunefarm show {shlex.quote(_handle(job))}{where}")
     note(f"       tunefarm query --winners{where}")
     warn_of_damage(store)
@@ -208,7 +209,7 @@ def _handle(job: Job) -> str:
 
 
 def _payload(
-    job: Job, store_path: Path, result: SweepResult, summaries: Sequence[ProblemSummary], took_s: float
+    job: Job, store_path: str, result: SweepResult, summaries: Sequence[ProblemSummary], took_s: float
 ) -> dict[str, Any]:
     from tunefarm.report import payload
     from tunefarm.report.totals import add_up, kernel_cache_uses
@@ -218,7 +219,7 @@ def _payload(
         "version": payload.VERSION,
         "sweep": result.sweep,
         "job": job.name,
-        "store": str(store_path),
+        "store": public(store_path),
         "seconds": took_s,
         "trials_written": result.trials_written,
         "already_done": result.already_done,

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from tunefarm.farm.lane import Finished
 from tunefarm.model.candidate import Plan, Proposal
+from tunefarm.model.errors import StoreUnreachable
 from tunefarm.model.job import Task
 from tunefarm.model.trial import Outcome, Trial
 from tunefarm.store import Store, StoredPlan, StoredProposal
 
 FLUSH_S = 1.0
 FLUSH_ROWS = 200
+PATIENCE_S = 300.0
+"""How long rows wait in memory for a store that does not answer, before that ends the sweep."""
+MOST_WAITING = 20_000
+"""Trials that wait for it at most."""
+RETRY_S = (1.0, 30.0)
+"""The first pause between two tries, which doubles, and the longest."""
+LAST_TRIES_S = (0.5, 1.0)
+"""Pauses between the last tries of a sweep that ends: whoever pressed Ctrl-C waits for them."""
+
+_log = logging.getLogger(__name__)
 
 
 class Recorder:
@@ -32,6 +44,8 @@ class Recorder:
         self._plans: list[StoredPlan] = []
         self._proposals: list[StoredProposal] = []
         self._flushed_at = time.monotonic()
+        self._away_since: float | None = None
+        self._pause_s = RETRY_S[0]
         self.written = 0
         """Trials published so far."""
 
@@ -52,16 +66,49 @@ class Recorder:
         )
 
     def flush_if_due(self) -> None:
-        """Publish if rows have waited long enough or are many."""
-        if time.monotonic() - self._flushed_at >= FLUSH_S or len(self._trials) >= FLUSH_ROWS:
-            self.flush()
+        """Publish if rows have waited long enough or are many. Those that can't be published for now are kept.
+
+        Raises:
+            StoreError: the store can't be written, or did not answer for `PATIENCE_S`, or too many rows wait.
+        """
+        now = time.monotonic()
+        if self._away_since is not None:
+            if now - self._flushed_at < self._pause_s:
+                return
+        elif now - self._flushed_at < FLUSH_S and len(self._trials) < FLUSH_ROWS:
+            return
+        try:
+            self._publish()
+        except StoreUnreachable as error:
+            self._wait(error)
 
     def flush(self) -> None:
-        """Publish all that was taken. Plans before the trials that name them: a trial's digest can be found.
+        """Publish all that was taken, at the end of a sweep.
 
         Raises:
             StoreError: the store can't be written.
         """
+        for pause_s in LAST_TRIES_S:
+            try:
+                return self._publish()
+            except StoreUnreachable as error:
+                _log.warning("%s; trying again", error)
+                time.sleep(pause_s)
+        return self._publish()
+
+    def _wait(self, error: StoreUnreachable) -> None:
+        self._flushed_at = time.monotonic()
+        if self._away_since is None:
+            self._away_since = self._flushed_at
+            self._pause_s = RETRY_S[0]
+            _log.warning("%s; what is measured waits in memory, for %.0f s at most", error, PATIENCE_S)
+        else:
+            self._pause_s = min(2 * self._pause_s, RETRY_S[1])
+        if self._flushed_at - self._away_since >= PATIENCE_S or len(self._trials) >= MOST_WAITING:
+            raise error
+
+    def _publish(self) -> None:
+        """Plans before the trials that name them: a trial's digest can be found."""
         if self._plans:
             self._store.append_plans(self._plans)
             self._plans = []
@@ -73,6 +120,7 @@ class Recorder:
             self._store.append_proposals(self._proposals)
             self._proposals = []
         self._flushed_at = time.monotonic()
+        self._away_since = None
 
     def _trial(self, finished: Finished, outcome: Outcome, target: str, worker: str) -> Trial:
         facts = finished.facts.get(outcome.candidate.key)

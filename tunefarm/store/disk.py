@@ -77,7 +77,7 @@ class DiskFolder(Folder):
     def remove(self, name: str) -> None:
         self._path(name).unlink()
 
-    def move(self, name: str, to: str) -> None:
+    def _move(self, name: str, to: str) -> None:
         self._make_folder(self._path(to).parent, above=False)
         self._path(name).rename(self._path(to))
         _sync_folder(self._path(to).parent)

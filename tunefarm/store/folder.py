@@ -14,6 +14,8 @@ from tunefarm.model.errors import StoreError, StoreUnreachable
 from tunefarm.model.places import public
 from tunefarm.store.format import FORMAT, FORMAT_FILE, FORMAT_TEXT, format_of
 
+SET_ASIDE = "damaged"
+"""The folder that damaged files are moved to."""
 _PROBE = "tmp/probe"
 
 _MENDS = {
@@ -79,6 +81,15 @@ class Folder(ABC):
         with suppress(OSError):  # another probed too
             self.remove(_PROBE)
 
+    def set_aside(self, name: str) -> None:
+        """Move a file to where no reader looks. Raises StoreError."""
+        try:
+            self._move(name, f"{SET_ASIDE}/{name}")
+        except FileNotFoundError:  # another did
+            return
+        except OSError as error:
+            raise self._cant("move", name, error) from error
+
     def names(self, folder: str, suffix: str) -> list[str]:
         """The names in one folder that end so, sorted; none where there is no such folder. Raises StoreError."""
         return sorted(self.stamps(folder, suffix))
@@ -88,10 +99,14 @@ class Folder(ABC):
         with self.system.open_input_stream(self.address(name)) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
+    def is_there(self) -> bool:
+        """Whether anything is at its place, as far as can be told."""
+        return self.has("")
+
     def has(self, name: str) -> bool:
         """Whether a file is there, as far as can be told."""
         try:
-            return self.system.get_file_info(self.address(name)).type != pa_fs.FileType.NotFound
+            return bool(self.system.get_file_info(self.address(name)).type != pa_fs.FileType.NotFound)
         except (OSError, UnicodeEncodeError):
             return True
 
@@ -112,7 +127,7 @@ class Folder(ABC):
         """Remove a file. Raises OSError."""
 
     @abstractmethod
-    def move(self, name: str, to: str) -> None:
+    def _move(self, name: str, to: str) -> None:
         """Give a file another name, in a folder that is made if need be. Raises OSError."""
 
     @abstractmethod

@@ -25,7 +25,7 @@ def open_folder(place: str | os.PathLike[str], *, create: bool) -> Folder:
     Raises:
         StoreError: it is no store, of a newer format, or can't be read; with `create`, can't be written either.
     """
-    folder = _folder(os.fspath(place))
+    folder = folder_at(place)
     try:
         text = folder.read(FORMAT_FILE)
     except FileNotFoundError:
@@ -45,7 +45,9 @@ def open_folder(place: str | os.PathLike[str], *, create: bool) -> Folder:
     return folder
 
 
-def _folder(place: str) -> Folder:
+def folder_at(place: str | os.PathLike[str]) -> Folder:
+    """The folder of a path or URI, whatever is there. Raises StoreError if the place is none."""
+    place = os.fspath(place)
     if not is_uri(place):
         return DiskFolder(Path(place))
     if place.startswith("file://"):

@@ -8,6 +8,7 @@ import pyarrow.fs as pa_fs
 from tunefarm.model.errors import StoreError
 from tunefarm.model.places import public
 from tunefarm.store.folder import Folder, Stamp
+from tunefarm.store.format import FORMAT_FILE
 
 _REFUSED = ("ACCESS_DENIED", "Forbidden", "403", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH")
 """In what a server says that will say so again."""
@@ -45,10 +46,13 @@ class ObjectFolder(Folder):
             if info.path.endswith(suffix)
         }
 
+    def is_there(self) -> bool:
+        return self.has(FORMAT_FILE)
+
     def remove(self, name: str) -> None:
         self.system.delete_file(self.address(name))
 
-    def move(self, name: str, to: str) -> None:
+    def _move(self, name: str, to: str) -> None:
         self.system.move(self.address(name), self.address(to))
 
     def _put(self, name: str, data: bytes, *, above: bool) -> None:  # noqa: ARG002 - an object store has no folders

@@ -14,8 +14,7 @@ from tunefarm.store.folder import Folder, Stamp, said
 from tunefarm.store.plain_json import load_object
 
 SUFFIX = ".parquet"
-SET_ASIDE = "damaged"
-"""The folder that damaged files are moved to."""
+_TIME = "%Y%m%dT%H%M%S.%fZ"
 
 
 @dataclass(frozen=True, order=True)
@@ -50,6 +49,14 @@ class Part:
         return self.replaces or frozenset((self.name,))
 
     @property
+    def made_at(self) -> datetime:
+        """When its maker named it; now, if its name tells no time."""
+        try:
+            return datetime.strptime(self.name.partition("-")[0], _TIME).replace(tzinfo=UTC)
+        except ValueError:
+            return datetime.now(UTC)
+
+    @property
     def proof(self) -> bytes:
         """The content of its proof."""
         fields = {"sha256": self.sha256, "size": self.size, "rows": self.rows}
@@ -71,7 +78,7 @@ class Piece:
 def new_part_name() -> str:
     """A name that no other writer takes: UTC time (so names sort by it), host, 64 random bits."""
     host = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower()).strip("-")[:32] or "host"
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{host}-{secrets.token_hex(8)}"
+    return f"{datetime.now(UTC):{_TIME}}-{host}-{secrets.token_hex(8)}"
 
 
 def new_part(name: str, data: bytes, rows: int, replaces: Collection[str] = (), generation: int = 0) -> Part:

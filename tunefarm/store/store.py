@@ -2,20 +2,25 @@
 
 import os
 from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 import pyarrow as pa
 
 from tunefarm.model.candidate import Proposal
+from tunefarm.model.errors import StoreError
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Trial
 from tunefarm.ops import problem_from_dict
+from tunefarm.store.compaction import GRACE, Compacted, compact, remove_replaced
 from tunefarm.store.folder import Folder
-from tunefarm.store.layout import open_folder
+from tunefarm.store.layout import folder_at, open_folder
+from tunefarm.store.merging import merge_table
 from tunefarm.store.naming import find_problem
 from tunefarm.store.parts import Damage
 from tunefarm.store.plans import Plans, StoredPlan
 from tunefarm.store.proposals import Proposals, StoredProposal
+from tunefarm.store.retention import LOSERS_BLOCKS, SUPERSEDED, UNNAMED_PLANS, Pruned, drop_blocks, drop_rows, places
 from tunefarm.store.rows import ProblemFromDict
 from tunefarm.store.schema import VIEWS
 from tunefarm.store.sql import FailedRunning, Filter, run_query, select_query, tables_of
@@ -31,6 +36,7 @@ class Store:
     """
 
     def __init__(self, folder: Folder, problem_from_dict: ProblemFromDict) -> None:
+        self._folder = folder
         self._trials = Trials(folder, problem_from_dict)
         self._plans = Plans(folder)
         self._proposals = Proposals(folder)
@@ -60,6 +66,11 @@ class Store:
             StoreError: no store, one of a newer format, or one that can't be read or (with `create`) written.
         """
         return cls(open_folder(place, create=create), problem_from_dict)
+
+    @staticmethod
+    def is_there(place: str | os.PathLike[str]) -> bool:
+        """Whether something is at a place, a store or not. Raises StoreError if the place is none."""
+        return folder_at(place).is_there()
 
     def append_trials(self, trials: Sequence[Trial]) -> None:
         """Publish trials together: a reader sees all of them or none. So with plans and proposals."""
@@ -130,6 +141,48 @@ class Store:
     def damage(self) -> tuple[Damage, ...]:
         """Every damaged file that the readings so far came across."""
         return (*(damage for table in self._tables.values() for damage in table.damage), *self._targets.damage)
+
+    def compact(self, *, grace: timedelta = GRACE) -> list[Compacted]:
+        """Put small parts of every table together: see `compaction.compact`."""
+        return [compact(table, grace=grace) for table in self._tables.values()]
+
+    def merge(self, source: Self) -> dict[str, int]:
+        """Take every row and target of another store that this one has not; returns how many rows, by table."""
+        for target in source.targets().values():
+            self.put_target(target)
+        return {table.name: merge_table(source._tables[view], table) for view, table in self._tables.items()}
+
+    def prune(self, before: datetime, *, grace: timedelta = GRACE, dry_run: bool = False) -> Pruned:
+        """Drop what is older and nobody needs (see `retention`); with `dry_run`, only count it.
+
+        Raises:
+            StoreError: the store is damaged: what a damaged part names must not be taken for unneeded.
+        """
+        text = before.astimezone(UTC).isoformat()
+        found = [places(self.sql(query.format(before=text))) for query in (SUPERSEDED, LOSERS_BLOCKS, UNNAMED_PLANS)]
+        if self.damage:
+            raise StoreError(f"{self.damage[0]}; nothing is dropped from a damaged store: check and mend it first")
+        superseded, blocks, plans = found
+        if not dry_run:
+            drop_rows(self._trials.table, superseded)
+            drop_blocks(self._trials.table, blocks)
+            drop_rows(self._plans.table, plans)
+            for table in self._tables.values():
+                remove_replaced(table, grace)
+        return Pruned(*(sum(map(len, rows.values())) for rows in found))
+
+    def check(self, *, set_aside: bool = False) -> tuple[Damage, ...]:
+        """Read every file through, also those that are read no more; returns the damaged ones.
+
+        Args:
+            set_aside: move them into the folder `damaged`, where no reader looks.
+        """
+        self.targets()
+        damage = (*(found for table in self._tables.values() for found in table.parts.audit()), *self._targets.damage)
+        if set_aside:
+            for found in damage:
+                self._folder.set_aside(found.name)
+        return damage
 
     def _query(self, query: str, parameters: Sequence[object]) -> pa.Table:
         needed = tables_of(query)
