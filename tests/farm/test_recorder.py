@@ -95,6 +95,29 @@ def test_the_last_flush_tries_for_seconds_only(tmp_path, clock):
     assert clock.now < 5
 
 
+def test_a_sweep_of_many_parts_puts_them_together_and_goes_on_if_it_can_not(tmp_path, clock, monkeypatch, caplog):
+    monkeypatch.setattr(module, "COMPACT_EVERY", 3)
+    store = open_store(tmp_path / "store", create=True)
+    recorder = Recorder(store, "s1", "toys")
+    for number in range(7):
+        recorder._trials = [trial(name=f"eng{number}")]
+        clock.now += 2
+        recorder.flush_if_due()
+    assert len(store.trials()) == 7
+    assert len(store._trials.table.parts.sound()) == 2
+
+    def refuse():
+        raise StoreError("no")
+
+    monkeypatch.setattr(store, "compact", refuse)
+    for number in range(7, 10):
+        recorder._trials = [trial(name=f"eng{number}")]
+        clock.now += 2
+        recorder.flush_if_due()
+    assert len(store.trials()) == 10
+    assert "not put together for now" in caplog.text
+
+
 def test_a_store_that_refuses_is_told_at_once(tmp_path, clock):
     recorder = waiting(open_store(tmp_path / "store", create=True), 10**6, StoreError)
     clock.now += 1

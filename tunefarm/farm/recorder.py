@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from tunefarm.farm.lane import Finished
 from tunefarm.model.candidate import Plan, Proposal
-from tunefarm.model.errors import StoreUnreachable
+from tunefarm.model.errors import StoreError, StoreUnreachable
 from tunefarm.model.job import Task
 from tunefarm.model.trial import Outcome, Trial
 from tunefarm.store import Store, StoredPlan, StoredProposal
@@ -24,6 +24,9 @@ RETRY_S = (1.0, 30.0)
 """The first pause between two tries, which doubles, and the longest."""
 LAST_TRIES_S = (0.5, 1.0)
 """Pauses between the last tries of a sweep that ends: whoever pressed Ctrl-C waits for them."""
+
+COMPACT_EVERY = 256
+"""Parts of trials after which a sweep puts small parts together: with thousands of them every reading takes seconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +49,7 @@ class Recorder:
         self._flushed_at = time.monotonic()
         self._away_since: float | None = None
         self._pause_s = RETRY_S[0]
+        self._parts = 0
         self.written = 0
         """Trials published so far."""
 
@@ -81,6 +85,9 @@ class Recorder:
             self._publish()
         except StoreUnreachable as error:
             self._wait(error)
+        if self._parts >= COMPACT_EVERY:
+            self._parts = 0
+            self._compact()
 
     def flush(self) -> None:
         """Publish all that was taken, at the end of a sweep.
@@ -107,6 +114,12 @@ class Recorder:
         if self._flushed_at - self._away_since >= PATIENCE_S or len(self._trials) >= MOST_WAITING:
             raise error
 
+    def _compact(self) -> None:
+        try:
+            self._store.compact()
+        except StoreError as error:  # nothing is lost by it
+            _log.warning("%s; the store's parts are not put together for now", error)
+
     def _publish(self) -> None:
         """Plans before the trials that name them: a trial's digest can be found."""
         if self._plans:
@@ -114,6 +127,7 @@ class Recorder:
             self._plans = []
         if self._trials:
             self._store.append_trials(self._trials)
+            self._parts += 1
             self.written += len(self._trials)
             self._trials = []
         if self._proposals:

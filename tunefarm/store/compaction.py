@@ -4,8 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tunefarm.model.errors import StoreError
-from tunefarm.store.folder import said
 from tunefarm.store.parts import Piece
 from tunefarm.store.tables import Table
 
@@ -49,20 +47,13 @@ def compact(table: Table, *, grace: timedelta = GRACE, part_bytes: int = PART_BY
 def remove_replaced(table: Table, grace: timedelta) -> int:
     """Remove parts whose rows others hold since longer than `grace`; returns how many. Raises StoreError."""
     now = datetime.now(UTC)
-    removed = 0
     superseded = table.parts.superseded()
     reading = [piece.part for piece in table.parts.sound()]
     since = {name: part.made_at for part in reading for name in part.covers}
-    for part in superseded:
-        if all(name in since and now - since[name] >= grace for name in part.covers):
-            try:
-                table.parts.remove(part)
-            except OSError as error:
-                raise StoreError(
-                    f"can't remove {part.name} of {table.name}: {said(error)}; make it removable"
-                ) from error
-            removed += 1
-    return removed
+    old = [part for part in superseded if all(name in since and now - since[name] >= grace for name in part.covers)]
+    if old:
+        table.parts.remove(old)
+    return len(old)
 
 
 def _groups(pieces: Sequence[Piece], part_bytes: int) -> Iterator[list[Piece]]:

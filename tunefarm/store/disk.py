@@ -3,6 +3,7 @@
 import errno
 import os
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -74,8 +75,11 @@ class DiskFolder(Folder):
             ) from error
         return found
 
-    def remove(self, name: str) -> None:
-        self._path(name).unlink()
+    def remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._path(name).unlink(missing_ok=True)
+        for folder in {self._path(name).parent for name in names}:
+            _sync_folder(folder)
 
     def _move(self, name: str, to: str) -> None:
         self._make_folder(self._path(to).parent, above=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -79,7 +80,7 @@ class Folder(ABC):
         self._format(_PROBE)
         self._put_or_tell(_PROBE, b"")
         with suppress(OSError):  # another probed too
-            self.remove(_PROBE)
+            self.remove([_PROBE])
 
     def set_aside(self, name: str) -> None:
         """Move a file to where no reader looks. Raises StoreError."""
@@ -123,8 +124,8 @@ class Folder(ABC):
         """
 
     @abstractmethod
-    def remove(self, name: str) -> None:
-        """Remove a file. Raises OSError."""
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove files of one folder, to stay away after a power loss; some may be gone already. Raises OSError."""
 
     @abstractmethod
     def _move(self, name: str, to: str) -> None:

@@ -1,6 +1,8 @@
 """A store in an object store, such as S3."""
 
 import posixpath
+from collections.abc import Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.fs as pa_fs
@@ -49,8 +51,10 @@ class ObjectFolder(Folder):
     def is_there(self) -> bool:
         return self.has(FORMAT_FILE)
 
-    def remove(self, name: str) -> None:
-        self.system.delete_file(self.address(name))
+    def remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            with suppress(FileNotFoundError):
+                self.system.delete_file(self.address(name))
 
     def _move(self, name: str, to: str) -> None:
         self.system.move(self.address(name), self.address(to))

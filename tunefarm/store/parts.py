@@ -5,11 +5,11 @@ import json
 import re
 import secrets
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tunefarm.model.errors import StoreError
 from tunefarm.store.folder import Folder, Stamp, said
 from tunefarm.store.plain_json import load_object
 
@@ -161,11 +161,18 @@ class Parts:
         self.sound()
         return before != set(self._proven)
 
-    def remove(self, part: Part) -> None:
-        """Remove a part, then its proof: killed in between, it leaves what is harmless. Raises OSError."""
-        for name in (self._part_name(part.name), self._proof_name(part.name)):
-            with suppress(FileNotFoundError):  # another removed it
-                self._folder.remove(name)
+    def remove(self, parts: Sequence[Part]) -> None:
+        """Remove parts, and when that is sure their proofs: a part without one would count as damaged.
+
+        Raises:
+            StoreError: they can't be removed.
+        """
+        for name_of in (self._part_name, self._proof_name):
+            try:
+                self._folder.remove([name_of(part.name) for part in parts])
+            except OSError as error:
+                place = self._folder.place(self._table)
+                raise StoreError(f"can't remove files of {place}: {said(error)}; make them removable") from error
 
     def content(self, part: Part) -> bytes:
         """All of a part's bytes. Raises OSError."""
