@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from difflib import get_close_matches
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +20,8 @@ if TYPE_CHECKING:  # a tenth of a second to import, which a sweep need not pay
 MEMORY_LIMIT = "4GB"
 """Of DuckDB's own working memory. There is no spilling to disk: a query that needs more is refused."""
 MAX_THREADS = 4
+INTERRUPT_S = 1.0
+"""How long an interrupted query is waited for."""
 
 _LOCKED = {
     # No file, no network, no extension. (Handing over the folder as an allowed directory would let COPY write there.)
@@ -88,21 +91,21 @@ def run_query(query: str, tables: Mapping[str, Any], parameters: Sequence[object
     """
     import duckdb
 
-    with duckdb.connect(":memory:", config={**_LOCKED, "threads": str(min(MAX_THREADS, os.cpu_count() or 1))}) as db:
+    db = duckdb.connect(":memory:", config={**_LOCKED, "threads": str(min(MAX_THREADS, os.cpu_count() or 1))})
+    try:
         for name, table in tables.items():
             db.register(name, table)
             db.execute(_DERIVED.get(name, ""))
         db.execute("SET TimeZone = 'UTC'")
         db.execute("SET lock_configuration = true")
-        try:
-            _require_one_select(db, query)
-            relation = db.sql(query, params=list(parameters) or None)
-        except duckdb.Error as error:
-            raise UsageError(f"{error}\n{_HELP}") from error
-        try:
-            result = _fetch(db, relation)
-        except duckdb.Error as error:
-            raise FailedRunning(f"{error}\n{_HELP}") from error
+        _require_one_select(db, query)
+        relation = db.sql(query, params=list(parameters) or None)
+    except duckdb.Error as error:
+        raise UsageError(f"{error}\n{_HELP}") from error
+    try:
+        result = _fetch(db, relation)
+    except duckdb.Error as error:
+        raise FailedRunning(f"{error}\n{_HELP}") from error
     twice = sorted({name for name in result.column_names if result.column_names.count(name) > 1})
     if twice:
         raise UsageError(f"the query gives more than one column named {', '.join(twice)}; name them apart with AS")
@@ -158,14 +161,24 @@ def _require_one_select(db: duckdb.DuckDBPyConnection, query: str) -> None:
 
 
 def _fetch(db: duckdb.DuckDBPyConnection, relation: Any) -> pa.Table:
-    # In a thread: DuckDB called from the main one may not look for a Ctrl-C until the query is through.
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(relation.to_arrow_table)
+    # In a thread: DuckDB called from the main one may not look for a Ctrl-C until the query is through. One that is
+    # deep in a function of text hears no interrupt either: it is left behind.
+    running: Future[pa.Table] = Future()
+
+    def fetch() -> None:
         try:
-            return running.result()
-        except BaseException:
+            running.set_result(relation.to_arrow_table())
+        except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+            running.set_exception(error)
+
+    Thread(target=fetch, daemon=True).start()
+    try:
+        return running.result()
+    except BaseException:
+        if not running.done():
             db.interrupt()
-            raise
+            wait([running], INTERRUPT_S)
+        raise
 
 
 def _condition(view: str, name: str, operator: str) -> str:
