@@ -91,6 +91,9 @@ def run_query(query: str, tables: Mapping[str, Any], parameters: Sequence[object
     """
     import duckdb
 
+    for text in (query, *parameters):
+        if isinstance(text, str) and not _is_text(text):
+            raise UsageError(f"{text!r} is not UTF-8; the store holds nothing that is not")
     db = duckdb.connect(":memory:", config={**_LOCKED, "threads": str(min(MAX_THREADS, os.cpu_count() or 1))})
     try:
         for name, table in tables.items():
@@ -149,6 +152,14 @@ def select_query(
             raise UsageError(f"the limit is {limit}; give 0 or more")
         query += f" LIMIT {limit}"
     return query, parameters
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _require_one_select(db: duckdb.DuckDBPyConnection, query: str) -> None:
