@@ -18,6 +18,7 @@ from tunefarm.model.errors import TunefarmError
 
 VERBS = {
     "sweep": "Find the fastest right plan of every problem of a job.",
+    "status": "What the sweeps of a store do now, from any terminal or machine.",
     "query": "Read the store: by filters or by SQL.",
     "show": "Every candidate of one problem, and why it won, lost or failed.",
     "ship": "Winners of the store into a signed bundle of plans.",

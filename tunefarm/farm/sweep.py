@@ -8,18 +8,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tunefarm.farm.bulletin import Bulletin
 from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker, WorkerLostError
 from tunefarm.farm.inline import InlineExecutor
 from tunefarm.farm.interrupt import Interrupt, InterruptedStartError
 from tunefarm.farm.lane import BuildCall, Call, Finished, Lane, MeasureCall, ProposeCall
 from tunefarm.farm.messages import MeasureReport, ProposeReport
+from tunefarm.farm.metrics import RayMetrics
 from tunefarm.farm.phases import PhaseClock, PhaseShares
 from tunefarm.farm.progress import Progress
 from tunefarm.farm.ray_executor import RayExecutor
 from tunefarm.farm.recorder import Recorder
 from tunefarm.farm.resume import plan_lane
+from tunefarm.farm.roster import Roster, WorkerState
+from tunefarm.farm.status import Ended
 from tunefarm.farm.tally import Tally
-from tunefarm.model.errors import FarmError
+from tunefarm.model.errors import FarmError, TunefarmError
 from tunefarm.model.job import Job
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Status
@@ -67,6 +71,8 @@ class SweepResult:
     trials_written: int
     phases: tuple[PhaseShares, ...] = ()
     """How the time was spent, for each target that had work."""
+    workers: tuple[WorkerState, ...] = ()
+    """What each measuring worker did with its time."""
 
 
 @dataclass
@@ -111,16 +117,37 @@ def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress)
         if options.executor == "inline"
         else RayExecutor(options.address, options.deadline_s)
     )
-    tally = Tally(progress)
+    sweep = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    roster = Roster()
+    bulletin = Bulletin(store, sweep, job.name, roster)
+    watchers: list[Progress] = [progress, bulletin]
+    if options.executor == "ray":
+        watchers.append(RayMetrics(job.name, roster))
+    tally = Tally(sweep, job.name, watchers)
+    ended, reason = Ended.FAILED, ""
     with Interrupt() as interrupt:
         try:
+            bulletin.open()
             tally.phase("starting workers")
             measurers = executor.start(interrupt.check)
-            return _Sweep(job, store, options, executor=executor, tally=tally, interrupt=interrupt).run(measurers)
-        except InterruptedStartError:
+            loop = _Sweep(
+                sweep, job, store, options, executor=executor, tally=tally, roster=roster, interrupt=interrupt
+            )
+            result = loop.run(measurers)
+            ended = Ended.FINISHED if result.interrupted is None else Ended.INTERRUPTED
+        except (InterruptedStartError, KeyboardInterrupt) as error:
+            ended = Ended.INTERRUPTED
+            if isinstance(error, KeyboardInterrupt):
+                raise
             return SweepResult("", interrupt.signal, (), 0, 0, 0)
+        except TunefarmError as error:
+            reason = str(error)
+            raise
         finally:
+            tally.ended(ended, reason)
+            bulletin.close(ended)
             executor.close()
+    return result
 
 
 class _Sweep:
@@ -128,15 +155,17 @@ class _Sweep:
 
     def __init__(
         self,
+        sweep: str,
         job: Job,
         store: Store,
         options: SweepOptions,
         *,
         executor: Executor,
         tally: Tally,
+        roster: Roster,
         interrupt: Interrupt,
     ) -> None:
-        self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        self._id = sweep
         self._job = job
         self._store = store
         self._options = options
@@ -145,6 +174,7 @@ class _Sweep:
         self._under_way: dict[Ticket, _UnderWay] = {}
         self._losses: dict[Worker, int] = {}
         self._tally = tally
+        self._roster = roster
         self._recorder = Recorder(store, self._id, job.name)
 
     def run(self, measurers: Sequence[Measuring]) -> SweepResult:
@@ -153,6 +183,7 @@ class _Sweep:
         done_before = 0
         by_target: dict[str, list[Measuring]] = {}
         for worker in measurers:
+            self._roster.joined(worker)
             by_target.setdefault(worker.facts.target.key, []).append(worker)
         for workers in by_target.values():
             site, done = self._site(workers)
@@ -171,6 +202,7 @@ class _Sweep:
             already_done=done_before,
             trials_written=self._recorder.written,
             phases=tuple(site.clock.shares for site in sites if site.builders),
+            workers=self._roster.workers,
         )
 
     def _site(self, workers: list[Measuring]) -> tuple[_Site, int]:
@@ -211,6 +243,8 @@ class _Sweep:
             if call is not None:
                 site.idle.discard(worker)
                 ticket, allowed_s = self._send(worker, call)
+                if isinstance(worker, Measuring):
+                    self._roster.began(worker, call.pending.task.name)
                 self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
 
     def _send(self, worker: Worker, call: Call) -> tuple[Ticket, float]:
@@ -260,6 +294,8 @@ class _Sweep:
             self._tally.built(result)
             return way.site.lane.built(way.call, result, self._executor.plans_of(ticket))
         measured: MeasureReport = result
+        assert isinstance(way.worker, Measuring)
+        self._roster.answered(way.worker, measured)
         self._recorder.plans(way.call.pending.task, way.site.lane.target, measured.keep)
         return way.site.lane.measured(way.call, measured)
 
@@ -274,6 +310,10 @@ class _Sweep:
         if self._losses[way.worker] > MAX_WORKER_LOSSES:
             what = "measuring" if isinstance(way.worker, Measuring) else "compiling"
             raise FarmError(f"a {what} worker was lost {MAX_WORKER_LOSSES + 1} times in a row; the last time: {reason}")
+        name = way.worker.facts.worker if isinstance(way.worker, Measuring) else f"compiling on {way.worker.node}"
+        self._tally.lost(name, way.call.pending.task.name, reason)
+        if isinstance(way.worker, Measuring):
+            self._roster.lost(way.worker)
         self._executor.replace(way.worker)
         finished = way.site.lane.lost(
             way.call, f"the worker was lost under it {self._losses[way.worker]} times: {reason}"

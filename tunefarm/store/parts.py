@@ -115,6 +115,11 @@ class Folder:
         """A file's content. Raises OSError."""
         return self.path(name).read_bytes()
 
+    def remove(self, name: str) -> None:
+        """Delete a file that nobody misses, if it can be deleted."""
+        with suppress(OSError):
+            self.path(name).unlink()
+
     def names(self, folder: str, suffix: str) -> list[str]:
         """The names in one folder that end so, sorted; none where there is no such folder.
 

@@ -18,6 +18,7 @@ from tunefarm.store.proposals import Proposals, StoredProposal
 from tunefarm.store.rows import ProblemFromDict
 from tunefarm.store.schema import VIEWS
 from tunefarm.store.sql import FailedRunning, Filter, run_query, select_query, tables_of
+from tunefarm.store.statuses import Statuses
 from tunefarm.store.targets import Targets
 from tunefarm.store.trials import Trials
 
@@ -34,6 +35,8 @@ class Store:
         self._plans = Plans(folder)
         self._proposals = Proposals(folder)
         self._targets = Targets(folder)
+        self.statuses = Statuses(folder)
+        """What running sweeps tell of themselves."""
         self._tables = {
             "all_trials": self._trials.table,
             "all_proposals": self._proposals.table,
