@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -81,18 +81,25 @@ class _Site:
 
     target: Target
     lane: Lane
-    measurers: list[Measuring]
-    builders: list[Building]
-    idle: set[Worker] = field(default_factory=set)
+    measurers: Sequence[Measuring]
+    builders: Mapping[Building, int]
+    """Each with its number in the lane."""
+    idle_measurers: set[Measuring]
+    idle_builders: set[Building]
     clock: PhaseClock = field(default_factory=PhaseClock)
 
     def look(self) -> None:
         """Account for the time that passed."""
+        builders = len(self.builders) - len(self.idle_builders), len(self.builders)
+        measurers = len(self.measurers) - len(self.idle_measurers), len(self.measurers)
+        self.clock.look(self.lane.phase, builders, measurers)
 
-        def busy(workers: Sequence[Worker]) -> tuple[int, int]:
-            return sum(worker not in self.idle for worker in workers), len(workers)
-
-        self.clock.look(self.lane.phase, busy(self.builders), busy(self.measurers))
+    def rest(self, worker: Worker) -> None:
+        """A worker has no work any more."""
+        if isinstance(worker, Measuring):
+            self.idle_measurers.add(worker)
+        else:
+            self.idle_builders.add(worker)
 
 
 @dataclass
@@ -103,25 +110,35 @@ class _UnderWay:
     deadline: float
 
 
-def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress) -> SweepResult:
+def run_sweep(
+    job: Job, store: Store, options: SweepOptions, progress: Progress, executor: Executor | None = None
+) -> SweepResult:
     """Find the fastest right plan of every task of a job, on every target that the farm has.
 
     What the store has already is not done again. Everything learnt is appended as it comes.
+
+    Args:
+        job: what is to be tuned.
+        store: where to keep it.
+        options: how to go about it.
+        progress: who is told.
+        executor: where workers live; None for the one that the options name. It is closed at the end.
 
     Raises:
         FarmError: the farm can't be brought up, or a worker is lost again and again.
         StoreError: results can't be written.
     """
-    executor: Executor = (
-        InlineExecutor(options.deadline_s)
-        if options.executor == "inline"
-        else RayExecutor(options.address, options.deadline_s)
-    )
+    if executor is None:
+        executor = (
+            InlineExecutor(options.deadline_s)
+            if options.executor == "inline"
+            else RayExecutor(options.address, options.deadline_s)
+        )
     sweep = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
     roster = Roster()
     bulletin = Bulletin(store, sweep, job.name, roster)
     watchers: list[Progress] = [progress, bulletin]
-    if options.executor == "ray":
+    if isinstance(executor, RayExecutor):
         watchers.append(RayMetrics(job.name, roster))
     tally = Tally(sweep, job.name, watchers)
     ended, reason = Ended.FAILED, ""
@@ -173,6 +190,7 @@ class _Sweep:
         self._interrupt = interrupt
         self._under_way: dict[Ticket, _UnderWay] = {}
         self._losses: dict[Worker, int] = {}
+        self._deadlines_at = 0.0
         self._tally = tally
         self._roster = roster
         self._recorder = Recorder(store, self._id, job.name)
@@ -213,8 +231,9 @@ class _Sweep:
         if pending:
             builders = self._executor.add_builders(workers, self._options.builders)
         self._tally.proposed(sum(len(p.candidates) for p in pending))
-        lane = Lane(target.key, pending, finished, len(builders))
-        site = _Site(target, lane, workers, builders, idle={*workers, *builders})
+        lane = Lane(target.key, pending, finished, len(builders), len(workers))
+        numbers = {builder: number for number, builder in enumerate(builders)}
+        site = _Site(target, lane, workers, numbers, {*workers}, {*builders})
         return site, len(self._job.tasks) - len(pending)
 
     def _loop(self, sites: Sequence[_Site]) -> None:
@@ -234,18 +253,18 @@ class _Sweep:
     def _hand_out(self, site: _Site) -> None:
         site.lane.turn()
         self._tally.phase(site.lane.phase)
-        for worker in list(site.idle):
-            call: Call | None
-            if isinstance(worker, Measuring):
-                call = site.lane.next_for_measurer()
-            else:
-                call = site.lane.next_for_builder(site.builders.index(worker))
-            if call is not None:
-                site.idle.discard(worker)
-                ticket, allowed_s = self._send(worker, call)
-                if isinstance(worker, Measuring):
-                    self._roster.began(worker, call.pending.task.name)
-                self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
+        for builder in list(site.idle_builders):
+            if (call := site.lane.next_for_builder(site.builders[builder])) is not None:
+                site.idle_builders.remove(builder)
+                self._begin(site, builder, call)
+        while site.idle_measurers and (measuring := site.lane.next_for_measurer()) is not None:
+            measurer = site.idle_measurers.pop()
+            self._begin(site, measurer, measuring)
+            self._roster.began(measurer, measuring.pending.task.name)
+
+    def _begin(self, site: _Site, worker: Worker, call: Call) -> None:
+        ticket, allowed_s = self._send(worker, call)
+        self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
 
     def _send(self, worker: Worker, call: Call) -> tuple[Ticket, float]:
         pending = call.pending
@@ -276,12 +295,15 @@ class _Sweep:
             else:
                 self._losses.pop(way.worker, None)
                 self._record(way, finished)
-            way.site.idle.add(way.worker)
+            way.site.rest(way.worker)
         now = time.monotonic()
+        if now - self._deadlines_at < WAIT_S:
+            return
+        self._deadlines_at = now
         for ticket, way in [(t, w) for t, w in self._under_way.items() if w.deadline < now]:
             del self._under_way[ticket]
             self._lose(way, "it did not answer before its deadline")
-            way.site.idle.add(way.worker)
+            way.site.rest(way.worker)
 
     def _absorb(self, way: _UnderWay, ticket: Ticket) -> Finished:
         result = self._executor.result(ticket)

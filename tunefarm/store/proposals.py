@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -60,9 +62,20 @@ def _row(stored: StoredProposal) -> Row:
     }
 
 
+def _candidate(payload: Row) -> Candidate:
+    knobs = tuple((str(name), int(value)) for name, value in payload["knobs"])
+    return _shared(**{**payload, "knobs": knobs})
+
+
+@lru_cache(maxsize=1 << 16, typed=True)
+def _shared(**fields: Any) -> Candidate:
+    """A candidate, shared among the problems that it was proposed for: its key is then made once."""
+    return Candidate(**fields)
+
+
 def _proposal(row: Row) -> Proposal | None:
     try:
-        candidates = tuple(Candidate.from_dict(payload) for payload in load_list(row["candidates_json"]))
+        candidates = tuple(map(_candidate, load_list(row["candidates_json"])))
     except STRANGE:  # another version's candidates: the engine is asked again
         return None
     return Proposal(row["engine"], candidates, row["refusal"])

@@ -50,10 +50,7 @@ class Table:
             return
         name = new_part_name()
         ordered = rows if (sort := self._sort) is None else sorted(rows, key=lambda row: row[sort])
-        placed = [
-            {**{column: _storable(value) for column, value in row.items()}, "part": name, "part_row": number}
-            for number, row in enumerate(ordered)
-        ]
+        placed = [{**row, **_storable(row), "part": name, "part_row": number} for number, row in enumerate(ordered)]
         # Built in memory: a ParquetWriter on a file leaves a valid file with rows missing when an exception passes it.
         sink = pa.BufferOutputStream()
         pq.write_table(
@@ -122,6 +119,10 @@ def dated(rows: pa.Table, column: str) -> pa.Table:
     return rows.filter((pc.field(column) >= first) & (pc.field(column) <= last))
 
 
-def _storable(value: Any) -> Any:
-    """Text of crashed processes may hold lone surrogates, which no Parquet file can."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+def _storable(row: Mapping[str, Any]) -> dict[str, str]:
+    """Texts to be stored instead: those of crashed processes may hold lone surrogates, which no Parquet file can."""
+    return {
+        column: value.encode("utf-8", "replace").decode()
+        for column, value in row.items()
+        if isinstance(value, str) and not value.isascii()
+    }
