@@ -88,6 +88,12 @@ def run_query(query: str, tables: Mapping[str, Any], parameters: Sequence[object
     """
     import duckdb
 
+    try:
+        query.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(
+            f"the query is no text: character {error.start + 1} stands for a byte that is not UTF-8; type it anew"
+        ) from error
     with duckdb.connect(":memory:", config={**_LOCKED, "threads": str(min(MAX_THREADS, os.cpu_count() or 1))}) as db:
         for name, table in tables.items():
             db.register(name, table)
