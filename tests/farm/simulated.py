@@ -4,7 +4,7 @@ import hashlib
 import heapq
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from typing import Any
 
@@ -55,20 +55,30 @@ class SimulatedFarm(Executor):
         candidates: of each problem.
         plan_bytes: size of a kept plan.
         lose: chance that a call loses its worker.
+        lose_measures: measuring calls, counted from 1, that lose theirs.
         seed: of everything that is random.
     """
 
-    def __init__(self, gpus: int, candidates: int, *, plan_bytes: int = 8192, lose: float = 0.0, seed: int = 0) -> None:
-        self.gpus, self.candidates, self.plan_bytes, self.lose = gpus, candidates, plan_bytes, lose
+    def __init__(
+        self,
+        gpus: int,
+        candidates: int,
+        *,
+        plan_bytes: int = 8192,
+        lose: float = 0.0,
+        lose_measures: Collection[int] = (),
+        seed: int = 0,
+    ) -> None:
+        self.gpus, self.candidates, self.lose, self.lose_measures = gpus, candidates, lose, lose_measures
         self.random = random.Random(seed)
         self.now = 0.0
         """Virtual seconds."""
         self.own_s = 0.0
-        """Real seconds spent in here: what the driver's cost is less."""
+        """Seconds of CPU spent in here: what the driver's cost is less."""
         self.busy_s = {"measure": 0.0, "build": 0.0, "propose": 0.0}
         """Virtual seconds of work, over all workers."""
         self.calls = 0
-        self.losses = 0
+        self.losses = self.measures = 0
         self.builders = 0
         self._due: list[tuple[float, int]] = []
         self._numbers = count()
@@ -85,36 +95,39 @@ class SimulatedFarm(Executor):
         return [Building(i, {}, f"node{i // 32}") for i in range(self.builders)]
 
     def call(self, worker: Worker, method: str, *args: Any) -> Ticket:
-        began = time.perf_counter()
+        began = time.process_time()
         ticket = next(self._numbers)
         takes_s, answer = getattr(self, f"_{method}")(ticket, *args)
-        if self.lose and self.random.random() < self.lose:
+        self.measures += method == "measure"
+        if (self.lose and self.random.random() < self.lose) or (
+            method == "measure" and self.measures in self.lose_measures
+        ):
             answer = _lost
         self.busy_s[method] += takes_s
         self.calls += 1
         self._answers[ticket] = answer
         heapq.heappush(self._due, (self.now + takes_s, ticket))
-        self.own_s += time.perf_counter() - began
+        self.own_s += time.process_time() - began
         return ticket
 
     def wait(self, tickets: Sequence[Ticket], timeout_s: float) -> list[Ticket]:
         """The next that are due, within a virtual millisecond of each other."""
-        began = time.perf_counter()
+        began = time.process_time()
         done: list[Ticket] = []
         if self._due:
             self.now = self._due[0][0]
             while self._due and self._due[0][0] <= self.now + 1e-3:
                 done.append(heapq.heappop(self._due)[1])
-        self.own_s += time.perf_counter() - began
+        self.own_s += time.process_time() - began
         return done
 
     def result(self, ticket: Ticket) -> Any:
         assert isinstance(ticket, int)
-        began = time.perf_counter()
+        began = time.process_time()
         try:
             return self._answers.pop(ticket)()
         finally:
-            self.own_s += time.perf_counter() - began
+            self.own_s += time.process_time() - began
 
     def plans_of(self, ticket: Ticket) -> Any:
         return ticket
@@ -142,10 +155,12 @@ class SimulatedFarm(Executor):
     def _measure(
         self, _ticket: int, problem: Problem, protocol: Protocol, incumbent: str | None, *batches: int
     ) -> "_Call":
-        facts = [fact for batch in batches for fact in self._plans.pop(batch)]
+        facts = sorted(
+            (fact for batch in batches for fact in self._plans.pop(batch)), key=lambda fact: fact.candidate.rank
+        )
 
         def answer() -> MeasureReport:
-            best = self.random.uniform(20.0, 200.0)
+            best = random.Random(problem.key).uniform(20.0, 200.0)
             outcomes = tuple(self._outcome(fact.candidate, place, best) for place, fact in enumerate(facts))
             winners = facts[: FINALISTS - 1]
             keep = (Plan(f.candidate, f"{problem.key}{f.digest}".encode() + self._filler, 4096, 340.0) for f in winners)
