@@ -139,7 +139,7 @@ def test_any_condition_is_one_or_told(condition, tmp_path):
 def test_any_arguments_are_a_command_or_told(verb, args, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TUNEFARM_STORE", raising=False)
-    ask(*(word for word in (verb, *args) if word != "--debug"))
+    ask(*(word.replace("\0", "") for word in (verb, *args) if word != "--debug"))  # no process can be given a NUL
 
 
 FILTERS = sorted({o for p in query.params for o in p.opts} - {"--store", "--sql", "--output", "--help"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -63,4 +63,5 @@ def logged_to(path: Path | None) -> Iterator[None]:
     finally:
         logger.setLevel(level)
         logger.removeHandler(handler)
-        handler.close()
+        with suppress(OSError):
+            handler.close()

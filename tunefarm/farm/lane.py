@@ -144,6 +144,7 @@ class Lane:
         """All of them together."""
         self._most = BURST_PROBLEMS * measurers, min(BURST_CANDIDATES * measurers, MAX_BURST_CANDIDATES)
         self._twins: dict[tuple[str, str], list[Pending]] = {}
+        """Problems that have not ended, by what only one of them may have in hand."""
         for waiting in self._todo:
             self._twins.setdefault(waiting.slot, []).append(waiting)
         self._taken: set[tuple[str, str]] = set()
@@ -307,9 +308,8 @@ class Lane:
             self._finished.add(self._key(pending.task, outcome.candidate))
         measured = [outcome for outcome in outcomes if outcome.measurement is not None]
         if measured:
-            for twin in self._twins[pending.slot]:
-                if twin is not pending:
-                    twin.remember(measured)
+            for twin in self._twins.get(pending.slot, ()):
+                twin.remember(measured)
         return Finished(pending.task, outcomes, pending.facts)
 
     def unfinished(self, task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -341,6 +341,10 @@ class Lane:
         self._put_down(pending)
 
     def _end(self, pending: Pending) -> None:
+        twins = self._twins[pending.slot]
+        twins.remove(pending)  # and nothing holds it any more: a long sweep must not grow
+        if not twins:
+            del self._twins[pending.slot]
         self._taken.discard(pending.slot)
         self.done += 1
 

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import pyarrow.compute as pc
@@ -15,6 +16,10 @@ from tunefarm.store.plain_json import load_list
 from tunefarm.store.rows import STRANGE, Row
 from tunefarm.store.schema import PLACE_ORDER, PROPOSALS
 from tunefarm.store.tables import Table, dated
+
+_FIELDS = tuple(f.name for f in fields(Candidate))
+_PLAIN = tuple(name for name in _FIELDS if name != "knobs")
+_VALUES = itemgetter(*_PLAIN)
 
 
 @dataclass(frozen=True)
@@ -63,14 +68,15 @@ def _row(stored: StoredProposal) -> Row:
 
 
 def _candidate(payload: Row) -> Candidate:
-    knobs = tuple((str(name), int(value)) for name, value in payload["knobs"])
-    return _shared(**{**payload, "knobs": knobs})
+    if len(payload) != len(_FIELDS):
+        return Candidate.from_dict(payload)
+    return _shared(_VALUES(payload), tuple(map(tuple, payload["knobs"])))
 
 
-@lru_cache(maxsize=1 << 16, typed=True)
-def _shared(**fields: Any) -> Candidate:
-    """A candidate, shared among the problems that it was proposed for: its key is then made once."""
-    return Candidate(**fields)
+@lru_cache(maxsize=1 << 16)
+def _shared(values: tuple[Any, ...], knobs: tuple[Any, ...]) -> Candidate:
+    """A candidate, shared among the problems that it was proposed for: a store has millions, of some thousand kinds."""
+    return Candidate.from_dict({**dict(zip(_PLAIN, values, strict=True)), "knobs": knobs})
 
 
 def _proposal(row: Row) -> Proposal | None:
