@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -13,7 +13,7 @@ from tunefarm.farm.messages import BuildReport, MeasureReport, PlanFacts, Propos
 from tunefarm.model.candidate import Candidate, refused_candidate
 from tunefarm.model.job import Task
 from tunefarm.model.keys import content_key
-from tunefarm.model.trial import Failure, Outcome, Stage, Standing, Status, trial_key
+from tunefarm.model.trial import Failure, Outcome, Stage, Standing, Status, trial_keys
 
 BUILD_CHUNK = 4
 """Candidates a build call: enough to share the graph and its heuristic query, few enough to spread over the cores."""
@@ -304,8 +304,8 @@ class Lane:
 
     def _finish(self, pending: Pending, outcomes: tuple[Outcome, ...]) -> Finished:
         """Rows of a call; and what they mean for twins of the problem that still wait."""
-        for outcome in outcomes:
-            self._finished.add(self._key(pending.task, outcome.candidate))
+        key_of = self._keys(pending.task)
+        self._finished.update(key_of(outcome.candidate.key) for outcome in outcomes)
         measured = [outcome for outcome in outcomes if outcome.measurement is not None]
         if measured:
             for twin in self._twins.get(pending.slot, ()):
@@ -314,10 +314,11 @@ class Lane:
 
     def unfinished(self, task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
         """Candidates of a task that the store has no trial of."""
-        return tuple(c for c in candidates if self._key(task, c) not in self._finished)
+        key_of = self._keys(task)
+        return tuple(c for c in candidates if key_of(c.key) not in self._finished)
 
-    def _key(self, task: Task, candidate: Candidate) -> str:
-        return trial_key(task.problem.key, self.target, candidate.key, task.protocol.key)
+    def _keys(self, task: Task) -> Callable[[str], str]:
+        return trial_keys(task.problem.key, self.target, task.protocol.key)
 
     def _may_build(self, pending: Pending, builder: int) -> bool:
         """Whether a worker may build for a problem: with dynamic shapes only the one that has the structure's cache."""
