@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tunefarm.model.errors import UsageError
 
-LOGGER = "tunefarm"
+LOGGER = "tunefarm.sweep"
 
 
 class JsonLines(logging.Formatter):
@@ -37,7 +37,7 @@ class _LogFile(logging.FileHandler):
 
 @contextmanager
 def logged_to(path: Path | None) -> Iterator[None]:
-    """Append what tunefarm logs to a file meanwhile.
+    """Append the events of sweeps to a file meanwhile.
 
     Args:
         path: of the file; None for none.
