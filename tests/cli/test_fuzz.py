@@ -215,6 +215,14 @@ def test_any_damaged_target_is_named_and_hides_nothing_else(seed, changes, fille
     assert listed.code in (0, 4)
 
 
+@pytest.mark.parametrize(
+    "args", [["\x1b[2J"], ["verify", "\x1b[2J"], ["show", "\x1b[2J", "\x1b[2J"], ["query", "--\x1b[2J"]]
+)
+def test_a_wrong_word_can_do_nothing_to_a_terminal(args):
+    answer = ask(*args)
+    assert answer.code in (2, 4, 5)
+
+
 @pytest.mark.parametrize("word", ODD)
 @pytest.mark.parametrize("option", ["--name", "--columns", "--sort", "--problem", "--sql"])
 def test_every_odd_word_is_told(word, option, filled):

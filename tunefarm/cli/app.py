@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import traceback
-from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from io import StringIO
 
 import click
 
@@ -131,8 +131,9 @@ def _invoke(args: list[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        with suppress(OSError):
-            error.show()
+        told = StringIO()
+        error.show(told)
+        note(told.getvalue().removesuffix("\n"))  # which makes visible what the arguments would do to a terminal
         return error.exit_code
 
 
