@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.store.make import NOON, TARGET, open_store, stored_plan, trial
-from tunefarm.model.candidate import Plan, Proposal
+from tunefarm.model.candidate import Candidate, Plan, Proposal
 from tunefarm.model.errors import StoreError
 from tunefarm.model.problem import Problem
 from tunefarm.model.target import Target
@@ -53,6 +53,13 @@ def test_a_plan_is_found_by_its_digest(plans: list[Plan]) -> None:
 
 
 @settings(max_examples=10, deadline=None)
+@pytest.mark.parametrize("name", ["},{", '},{"a":1', '"},{"name":"', "[{}]"])
+def test_a_proposal_whose_names_look_like_json_comes_back(store: Store, name: str) -> None:
+    proposal = Proposal("cudnn", tuple(Candidate("cudnn", name, number) for number in range(3)))
+    store.append_proposals([StoredProposal("problem", "target", "search", proposal)])
+    assert store.proposals("target")["problem", "search", "cudnn"] == proposal
+
+
 @given(st.lists(strategies.proposals, max_size=3, unique_by=lambda p: p.engine))
 def test_proposals_come_back_by_what_was_asked(proposals: list[Proposal]) -> None:
     with TemporaryDirectory() as folder:

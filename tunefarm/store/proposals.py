@@ -2,24 +2,18 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from operator import itemgetter
-from typing import Any
 
 import pyarrow.compute as pc
 
 from tunefarm.model.candidate import Candidate, Proposal
 from tunefarm.store.parts import Folder
-from tunefarm.store.plain_json import load_list
+from tunefarm.store.plain_json import load_list, load_object
 from tunefarm.store.rows import STRANGE, Row
 from tunefarm.store.schema import PLACE_ORDER, PROPOSALS
 from tunefarm.store.tables import Table, dated
-
-_FIELDS = tuple(f.name for f in fields(Candidate))
-_PLAIN = tuple(name for name in _FIELDS if name != "knobs")
-_VALUES = itemgetter(*_PLAIN)
 
 
 @dataclass(frozen=True)
@@ -67,21 +61,24 @@ def _row(stored: StoredProposal) -> Row:
     }
 
 
-def _candidate(payload: Row) -> Candidate:
-    if len(payload) != len(_FIELDS):
-        return Candidate.from_dict(payload)
-    return _shared(_VALUES(payload), tuple(map(tuple, payload["knobs"])))
+def _candidates(text: str) -> tuple[Candidate, ...]:
+    """The candidates of a JSON list, each text read once: a store has millions, of some thousand kinds."""
+    try:
+        if text.startswith("[{") and text.endswith("}]"):
+            return tuple(map(_candidate, text[2:-2].split("},{")))
+    except STRANGE:  # it was split inside a text: what is on either side is no JSON
+        pass
+    return tuple(map(Candidate.from_dict, load_list(text)))
 
 
 @lru_cache(maxsize=1 << 16)
-def _shared(values: tuple[Any, ...], knobs: tuple[Any, ...]) -> Candidate:
-    """A candidate, shared among the problems that it was proposed for: a store has millions, of some thousand kinds."""
-    return Candidate.from_dict({**dict(zip(_PLAIN, values, strict=True)), "knobs": knobs})
+def _candidate(inside: str) -> Candidate:
+    return Candidate.from_dict(load_object(f"{{{inside}}}"))
 
 
 def _proposal(row: Row) -> Proposal | None:
     try:
-        candidates = tuple(map(_candidate, load_list(row["candidates_json"])))
+        candidates = _candidates(row["candidates_json"])
     except STRANGE:  # another version's candidates: the engine is asked again
         return None
     return Proposal(row["engine"], candidates, row["refusal"])
