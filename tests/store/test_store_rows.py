@@ -52,7 +52,6 @@ def test_a_plan_is_found_by_its_digest(plans: list[Plan]) -> None:
         assert [store.plan(plan.digest) for plan in plans] == [plan.blob for plan in plans]
 
 
-@settings(max_examples=10, deadline=None)
 @pytest.mark.parametrize("name", ["},{", '},{"a":1', '"},{"name":"', "[{}]"])
 def test_a_proposal_whose_names_look_like_json_comes_back(store: Store, name: str) -> None:
     proposal = Proposal("cudnn", tuple(Candidate("cudnn", name, number) for number in range(3)))
@@ -60,6 +59,7 @@ def test_a_proposal_whose_names_look_like_json_comes_back(store: Store, name: st
     assert store.proposals("target")["problem", "search", "cudnn"] == proposal
 
 
+@settings(max_examples=10, deadline=None)
 @given(st.lists(strategies.proposals, max_size=3, unique_by=lambda p: p.engine))
 def test_proposals_come_back_by_what_was_asked(proposals: list[Proposal]) -> None:
     with TemporaryDirectory() as folder:
