@@ -97,7 +97,7 @@ def test_every_folder_in_the_tree_exists():
 
 
 def test_every_script_in_the_readme_can_be_run():
-    for script in set(re.findall(r"scripts/\w+(?!\.)\b", TEXT)) - {"scripts/constraints"}:
+    for script in set(re.findall(r"scripts/[\w-]+(?!\.)\b", TEXT)) - {"scripts/constraints"}:
         assert (ROOT / script).stat().st_mode & 0o100, script
 
 

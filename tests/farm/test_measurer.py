@@ -7,7 +7,7 @@ from tests.farm import planted
 from tunefarm.farm.measurer import Measurer
 from tunefarm.model.candidate import Candidate, Plan
 from tunefarm.model.job import Protocol
-from tunefarm.model.trial import Standing, Status
+from tunefarm.model.trial import Stage, Standing, Status
 from tunefarm.ops.matmul import MatmulProblem
 
 PROBLEM = MatmulProblem(m=32, n=32, k=32)
@@ -53,6 +53,13 @@ def test_a_problem_whose_plans_all_die_ends_with_a_row_each(measurer: Measurer) 
     report = measurer.measure(PROBLEM, PROTOCOL, None, plans("load-segfault", "run-segfault"))
     assert [o.status for o in report.outcomes] == [Status.CRASHED, Status.CRASHED]
     assert report.keep == ()
+
+
+def test_the_time_of_each_stage_is_told_also_of_plans_that_hang(measurer: Measurer) -> None:
+    report = measurer.measure(PROBLEM, PROTOCOL, None, plans("load-hang", "right"))
+    assert set(report.seconds) == {Stage.REFERENCE, Stage.LOAD, Stage.VERIFY, Stage.TIME}
+    assert report.seconds[Stage.LOAD] >= 3.0, "until its deadline"
+    assert all(seconds > 0 for seconds in report.seconds.values())
 
 
 def test_of_twins_one_races_and_the_others_say_whose_they_are(measurer: Measurer) -> None:

@@ -3,11 +3,14 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tunefarm.model.candidate import Candidate
 from tunefarm.model.job import Cache, Protocol, Search
 from tunefarm.model.keys import content_key
 from tunefarm.model.target import BINDING_PROPERTIES, Target
+from tunefarm.model.trial import trial_key
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_keys.json").read_text())
 PROFILE = dict.fromkeys(BINDING_PROPERTIES, 1) | {"smClockRateKHz": 1980000, "pciDeviceId": 6}
@@ -27,6 +30,12 @@ def test_keys_of_stored_values_never_change() -> None:
         "target": H200.key,
     }
     assert made == GOLDEN
+
+
+@given(*[st.text(max_size=30)] * 4)
+def test_a_trials_key_is_the_content_key_of_its_parts(problem: str, target: str, candidate: str, protocol: str) -> None:
+    parts = {"problem": problem, "target": target, "candidate": candidate, "protocol": protocol}
+    assert trial_key(problem, target, candidate, protocol) == content_key("trial", parts)
 
 
 def test_a_key_is_over_content_not_order() -> None:

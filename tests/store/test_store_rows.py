@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests import strategies
 from tests.store.make import NOON, TARGET, open_store, stored_plan, trial
-from tunefarm.model.candidate import Plan, Proposal
+from tunefarm.model.candidate import Candidate, Plan, Proposal
 from tunefarm.model.errors import StoreError
 from tunefarm.model.problem import Problem
 from tunefarm.model.target import Target
@@ -50,6 +50,13 @@ def test_a_plan_is_found_by_its_digest(plans: list[Plan]) -> None:
         store = open_store(Path(folder), create=True)
         store.append_plans([StoredPlan(plan, "problem", "target") for plan in plans])
         assert [store.plan(plan.digest) for plan in plans] == [plan.blob for plan in plans]
+
+
+@pytest.mark.parametrize("name", ["},{", '},{"a":1', '"},{"name":"', "[{}]"])
+def test_a_proposal_whose_names_look_like_json_comes_back(store: Store, name: str) -> None:
+    proposal = Proposal("cudnn", tuple(Candidate("cudnn", name, number) for number in range(3)))
+    store.append_proposals([StoredProposal("problem", "target", "search", proposal)])
+    assert store.proposals("target")["problem", "search", "cudnn"] == proposal
 
 
 @settings(max_examples=10, deadline=None)

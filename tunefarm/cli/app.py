@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import traceback
-from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from io import StringIO
 
 import click
 
@@ -18,6 +18,7 @@ from tunefarm.model.errors import TunefarmError
 
 VERBS = {
     "sweep": "Find the fastest right plan of every problem of a job.",
+    "status": "What the sweeps of a store do now, from any terminal or machine.",
     "query": "Read the store: by filters or by SQL.",
     "show": "Every candidate of one problem, and why it won, lost or failed.",
     "store": "Keep a store small, whole and together: compact, merge, prune, check.",
@@ -131,8 +132,9 @@ def _invoke(args: list[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        with suppress(OSError):
-            error.show()
+        told = StringIO()
+        error.show(told)
+        note(told.getvalue().removesuffix("\n"))  # which makes visible what the arguments would do to a terminal
         return error.exit_code
 
 

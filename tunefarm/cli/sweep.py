@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tunefarm.cli.log_file import logged_to
 from tunefarm.cli.options import DEFAULT_STORE, json_option, store_option, warn_of_damage
 from tunefarm.cli.output import note, print_json, print_report
 from tunefarm.cli.progress import shown_progress, span
@@ -97,6 +98,13 @@ class Terminated(KeyboardInterrupt):
     metavar="SECONDS",
     help="Longest that any one step of a candidate may take (build, load, verify, time); generous by default.",
 )
+@click.option(
+    "--log",
+    "log_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append every event to a file, as JSON lines.",
+)
 @click.option("--dry-run", is_flag=True, help="Only tell the problems, and what the store has of them.")
 @json_option
 @click.pass_obj
@@ -111,6 +119,7 @@ def sweep(
     limit: int,
     retry: tuple[Status, ...],
     deadline: float | None,
+    log_path: Path | None,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -137,7 +146,7 @@ def sweep(
                 executor=executor, address=address, builders=builders, deadline_s=deadline, retry=retry
             )
             began = time.monotonic()
-            with shown_progress() as progress:
+            with logged_to(log_path), shown_progress() as progress:
                 result = run_sweep(job, store, options, progress)
             took_s = time.monotonic() - began
             if result.interrupted is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -67,17 +68,19 @@ class Measurer:
         settled = _twins(plans, incumbent)
         deaths: Counter[str | None] = Counter()
         suspect: str | None = None
+        seconds: dict[Stage, float] = {}
         while True:
             left = tuple(plan for plan in plans if plan.candidate.key not in settled)
             if not left:
                 break
             left = tuple(sorted(left, key=lambda plan: plan.candidate.key != suspect))
-            watch = _Watch(self._deadline_s)
+            watch = _Watch(self._deadline_s, seconds)
             try:
                 outcomes = self._child.run(
                     Measure(problem, left, protocol, incumbent), FIRST_STEP_DEADLINE_S, watch.on_event
                 )
             except ChildFailedError as error:
+                watch.passed()
                 self._child.stop()  # after an error of the device its context is of no more use
                 settled.update(watch.settled)
                 suspect = watch.at.candidate if watch.at else None
@@ -92,12 +95,14 @@ class Measurer:
                     if culprit.key not in settled:
                         settled[culprit.key] = Outcome.of(failure_of(error, culprit, stage))
                 continue
+            watch.passed()
             settled.update({outcome.candidate.key: outcome for outcome in outcomes})
             break
         if self._child.jobs_run >= PROBLEMS_A_CHILD:
             self._child.stop()
         ordered = tuple(settled[plan.candidate.key] for plan in plans)
-        return MeasureReport(ordered, tuple(p for p, o in zip(plans, ordered, strict=True) if _worth_keeping(o)))
+        keep = tuple(p for p, o in zip(plans, ordered, strict=True) if _worth_keeping(o))
+        return MeasureReport(ordered, keep, seconds)
 
     def close(self) -> None:
         """End the child for good. Safe from any thread."""
@@ -122,10 +127,12 @@ def _twins(plans: Sequence[Plan], incumbent: str | None) -> dict[str, Outcome]:
 
 
 class _Watch:
-    """Follows a session's events: what is in hand, and what is settled already."""
+    """Follows a session's events: what is in hand, what is settled already, and how long each stage takes."""
 
-    def __init__(self, deadline_s: float | None) -> None:
+    def __init__(self, deadline_s: float | None, seconds: dict[Stage, float]) -> None:
         self._deadline_s = deadline_s
+        self._seconds = seconds
+        self._since = time.monotonic()
         self.at: Entered | None = None
         self.settled: dict[str, Outcome] = {}
 
@@ -133,8 +140,15 @@ class _Watch:
         if isinstance(event, Settled):
             self.settled[event.outcome.candidate.key] = event.outcome
             return None
+        self.passed()
         self.at = event
         return event.deadline_s if self._deadline_s is None else min(event.deadline_s, self._deadline_s)
+
+    def passed(self) -> None:
+        """Count the time since the last event for the stage in hand."""
+        stage, now = self.at.stage if self.at else Stage.LOAD, time.monotonic()
+        self._seconds[stage] = self._seconds.get(stage, 0.0) + now - self._since
+        self._since = now
 
 
 def _worth_keeping(outcome: Outcome) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tunefarm.model.candidate import Candidate, Knobs, Plan, Proposal
 from tunefarm.model.target import Target
-from tunefarm.model.trial import Failure, Outcome
+from tunefarm.model.trial import Failure, Outcome, Stage
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,5 @@ class MeasureReport:
 
     outcomes: tuple[Outcome, ...]
     keep: tuple[Plan, ...] = field(repr=False, default=())
+    seconds: Mapping[Stage, float] = field(default_factory=dict)
+    """How long each stage took, all plans together; the start of the child is part of `load`."""

@@ -1,7 +1,9 @@
 """What a sweep tells of itself while it runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from tunefarm.model.trial import Stage, Status
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,19 @@ class SweepState:
     eta_s: float | None
     """Seconds that are left, as far as one can tell; None while one can't."""
     phase: str
-    """What the farm is doing, in words: `starting workers`, `tuning`, `finishing`."""
+    """What the farm is doing, in words: `starting workers`, `compile`, `measure`."""
+    ended: dict[Stage, dict[Status, int]] = field(default_factory=dict)
+    """Trials of this run by the last stage that they reached, and by how they ended."""
+
+    @property
+    def trials(self) -> int:
+        """Trials of this run."""
+        return sum(sum(counts.values()) for counts in self.ended.values())
+
+    @property
+    def trials_per_s(self) -> float:
+        """Trials of this run by its time."""
+        return self.trials / self.elapsed_s if self.elapsed_s else 0.0
 
 
 class Progress(Protocol):

@@ -15,7 +15,8 @@ from tunefarm.model.trial import Outcome, Trial
 from tunefarm.store import Store, StoredPlan, StoredProposal
 
 FLUSH_S = 1.0
-FLUSH_ROWS = 200
+FLUSH_ROWS = 5000
+"""A large farm makes some thousand rows a second; a part costs three files' syncs however many it holds."""
 PATIENCE_S = 300.0
 """How long rows wait in memory for a store that does not answer, before that ends the sweep."""
 MOST_WAITING = 20_000

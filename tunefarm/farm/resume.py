@@ -8,7 +8,7 @@ from tunefarm.farm.lane import Pending
 from tunefarm.model.candidate import Candidate, Proposal, refused_candidate
 from tunefarm.model.job import Task
 from tunefarm.model.target import Target
-from tunefarm.model.trial import Outcome, Status, trial_key
+from tunefarm.model.trial import Outcome, Status, trial_keys
 from tunefarm.store import Store
 
 GPU_ENGINES = ("cudnn",)
@@ -44,15 +44,13 @@ def _pending(
     """What is left of a task, or None."""
     engines: list[str] = []
     candidates: list[Candidate] = []
-
-    def is_finished(candidate: Candidate) -> bool:
-        return trial_key(task.problem.key, target.key, candidate.key, task.protocol.key) in finished
+    key_of = trial_keys(task.problem.key, target.key, task.protocol.key)
 
     for engine in usable_engines(task.search.engines, target):
         proposal = proposals.get((task.problem.key, task.search.key, engine))
         if proposal is not None and proposal.refusal is None:
-            candidates.extend(c for c in proposal.candidates if not is_finished(c))
-        elif not is_finished(refused_candidate(engine)):
+            candidates.extend(c for c in proposal.candidates if key_of(c.key) not in finished)
+        elif key_of(refused_candidate(engine).key) not in finished:
             engines.append(engine)
     return Pending(task, tuple(engines), tuple(candidates)) if engines or candidates else None
 

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from tunefarm.farm.bulletin import Bulletin
 from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker, WorkerLostError
 from tunefarm.farm.inline import InlineExecutor
 from tunefarm.farm.interrupt import Interrupt, InterruptedStartError
 from tunefarm.farm.lane import BuildCall, Call, Finished, Lane, MeasureCall, ProposeCall
 from tunefarm.farm.messages import MeasureReport, ProposeReport
+from tunefarm.farm.metrics import RayMetrics
 from tunefarm.farm.phases import PhaseClock, PhaseShares
 from tunefarm.farm.progress import Progress
 from tunefarm.farm.ray_executor import RayExecutor
 from tunefarm.farm.recorder import Recorder
 from tunefarm.farm.resume import plan_lane
+from tunefarm.farm.roster import Roster, WorkerState
+from tunefarm.farm.status import Ended
 from tunefarm.farm.tally import Tally
-from tunefarm.model.errors import FarmError
+from tunefarm.model.errors import FarmError, TunefarmError
 from tunefarm.model.job import Job
 from tunefarm.model.target import Target
 from tunefarm.model.trial import Status
@@ -67,6 +71,8 @@ class SweepResult:
     trials_written: int
     phases: tuple[PhaseShares, ...] = ()
     """How the time was spent, for each target that had work."""
+    workers: tuple[WorkerState, ...] = ()
+    """What each measuring worker did with its time."""
 
 
 @dataclass
@@ -75,18 +81,25 @@ class _Site:
 
     target: Target
     lane: Lane
-    measurers: list[Measuring]
-    builders: list[Building]
-    idle: set[Worker] = field(default_factory=set)
+    measurers: Sequence[Measuring]
+    builders: Mapping[Building, int]
+    """Each with its number in the lane."""
+    idle_measurers: set[Measuring]
+    idle_builders: set[Building]
     clock: PhaseClock = field(default_factory=PhaseClock)
 
     def look(self) -> None:
         """Account for the time that passed."""
+        builders = len(self.builders) - len(self.idle_builders), len(self.builders)
+        measurers = len(self.measurers) - len(self.idle_measurers), len(self.measurers)
+        self.clock.look(self.lane.phase, builders, measurers)
 
-        def busy(workers: Sequence[Worker]) -> tuple[int, int]:
-            return sum(worker not in self.idle for worker in workers), len(workers)
-
-        self.clock.look(self.lane.phase, busy(self.builders), busy(self.measurers))
+    def rest(self, worker: Worker) -> None:
+        """A worker has no work any more."""
+        if isinstance(worker, Measuring):
+            self.idle_measurers.add(worker)
+        else:
+            self.idle_builders.add(worker)
 
 
 @dataclass
@@ -97,30 +110,61 @@ class _UnderWay:
     deadline: float
 
 
-def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress) -> SweepResult:
+def run_sweep(
+    job: Job, store: Store, options: SweepOptions, progress: Progress, executor: Executor | None = None
+) -> SweepResult:
     """Find the fastest right plan of every task of a job, on every target that the farm has.
 
     What the store has already is not done again. Everything learnt is appended as it comes.
+
+    Args:
+        job: what is to be tuned.
+        store: where to keep it.
+        options: how to go about it.
+        progress: who is told.
+        executor: where workers live; None for the one that the options name. It is closed at the end.
 
     Raises:
         FarmError: the farm can't be brought up, or a worker is lost again and again.
         StoreError: results can't be written.
     """
-    executor: Executor = (
-        InlineExecutor(options.deadline_s)
-        if options.executor == "inline"
-        else RayExecutor(options.address, options.deadline_s)
-    )
-    tally = Tally(progress)
+    if executor is None:
+        executor = (
+            InlineExecutor(options.deadline_s)
+            if options.executor == "inline"
+            else RayExecutor(options.address, options.deadline_s)
+        )
+    sweep = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+    roster = Roster()
+    bulletin = Bulletin(store, sweep, job.name, roster)
+    watchers: list[Progress] = [progress, bulletin]
+    if isinstance(executor, RayExecutor):
+        watchers.append(RayMetrics(job.name, roster))
+    tally = Tally(sweep, job.name, watchers)
+    ended, reason = Ended.FAILED, ""
     with Interrupt() as interrupt:
         try:
+            bulletin.open()
             tally.phase("starting workers")
             measurers = executor.start(interrupt.check)
-            return _Sweep(job, store, options, executor=executor, tally=tally, interrupt=interrupt).run(measurers)
-        except InterruptedStartError:
+            loop = _Sweep(
+                sweep, job, store, options, executor=executor, tally=tally, roster=roster, interrupt=interrupt
+            )
+            result = loop.run(measurers)
+            ended = Ended.FINISHED if result.interrupted is None else Ended.INTERRUPTED
+        except (InterruptedStartError, KeyboardInterrupt) as error:
+            ended = Ended.INTERRUPTED
+            if isinstance(error, KeyboardInterrupt):
+                raise
             return SweepResult("", interrupt.signal, (), 0, 0, 0)
+        except TunefarmError as error:
+            reason = str(error)
+            raise
         finally:
+            tally.ended(ended, reason)
+            bulletin.close(ended)
             executor.close()
+    return result
 
 
 class _Sweep:
@@ -128,15 +172,17 @@ class _Sweep:
 
     def __init__(
         self,
+        sweep: str,
         job: Job,
         store: Store,
         options: SweepOptions,
         *,
         executor: Executor,
         tally: Tally,
+        roster: Roster,
         interrupt: Interrupt,
     ) -> None:
-        self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        self._id = sweep
         self._job = job
         self._store = store
         self._options = options
@@ -144,7 +190,9 @@ class _Sweep:
         self._interrupt = interrupt
         self._under_way: dict[Ticket, _UnderWay] = {}
         self._losses: dict[Worker, int] = {}
+        self._deadlines_at = 0.0
         self._tally = tally
+        self._roster = roster
         self._recorder = Recorder(store, self._id, job.name)
 
     def run(self, measurers: Sequence[Measuring]) -> SweepResult:
@@ -153,6 +201,7 @@ class _Sweep:
         done_before = 0
         by_target: dict[str, list[Measuring]] = {}
         for worker in measurers:
+            self._roster.joined(worker)
             by_target.setdefault(worker.facts.target.key, []).append(worker)
         for workers in by_target.values():
             site, done = self._site(workers)
@@ -171,6 +220,7 @@ class _Sweep:
             already_done=done_before,
             trials_written=self._recorder.written,
             phases=tuple(site.clock.shares for site in sites if site.builders),
+            workers=self._roster.workers,
         )
 
     def _site(self, workers: list[Measuring]) -> tuple[_Site, int]:
@@ -181,8 +231,9 @@ class _Sweep:
         if pending:
             builders = self._executor.add_builders(workers, self._options.builders)
         self._tally.proposed(sum(len(p.candidates) for p in pending))
-        lane = Lane(target.key, pending, finished, len(builders))
-        site = _Site(target, lane, workers, builders, idle={*workers, *builders})
+        lane = Lane(target.key, pending, finished, len(builders), len(workers))
+        numbers = {builder: number for number, builder in enumerate(builders)}
+        site = _Site(target, lane, workers, numbers, {*workers}, {*builders})
         return site, len(self._job.tasks) - len(pending)
 
     def _loop(self, sites: Sequence[_Site]) -> None:
@@ -202,16 +253,18 @@ class _Sweep:
     def _hand_out(self, site: _Site) -> None:
         site.lane.turn()
         self._tally.phase(site.lane.phase)
-        for worker in list(site.idle):
-            call: Call | None
-            if isinstance(worker, Measuring):
-                call = site.lane.next_for_measurer()
-            else:
-                call = site.lane.next_for_builder(site.builders.index(worker))
-            if call is not None:
-                site.idle.discard(worker)
-                ticket, allowed_s = self._send(worker, call)
-                self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
+        for builder in list(site.idle_builders):
+            if (call := site.lane.next_for_builder(site.builders[builder])) is not None:
+                site.idle_builders.remove(builder)
+                self._begin(site, builder, call)
+        while site.idle_measurers and (measuring := site.lane.next_for_measurer()) is not None:
+            measurer = site.idle_measurers.pop()
+            self._begin(site, measurer, measuring)
+            self._roster.began(measurer, measuring.pending.task.name)
+
+    def _begin(self, site: _Site, worker: Worker, call: Call) -> None:
+        ticket, allowed_s = self._send(worker, call)
+        self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
 
     def _send(self, worker: Worker, call: Call) -> tuple[Ticket, float]:
         pending = call.pending
@@ -242,12 +295,15 @@ class _Sweep:
             else:
                 self._losses.pop(way.worker, None)
                 self._record(way, finished)
-            way.site.idle.add(way.worker)
+            way.site.rest(way.worker)
         now = time.monotonic()
+        if now - self._deadlines_at < WAIT_S:
+            return
+        self._deadlines_at = now
         for ticket, way in [(t, w) for t, w in self._under_way.items() if w.deadline < now]:
             del self._under_way[ticket]
             self._lose(way, "it did not answer before its deadline")
-            way.site.idle.add(way.worker)
+            way.site.rest(way.worker)
 
     def _absorb(self, way: _UnderWay, ticket: Ticket) -> Finished:
         result = self._executor.result(ticket)
@@ -260,6 +316,8 @@ class _Sweep:
             self._tally.built(result)
             return way.site.lane.built(way.call, result, self._executor.plans_of(ticket))
         measured: MeasureReport = result
+        assert isinstance(way.worker, Measuring)
+        self._roster.answered(way.worker, measured)
         self._recorder.plans(way.call.pending.task, way.site.lane.target, measured.keep)
         return way.site.lane.measured(way.call, measured)
 
@@ -274,6 +332,10 @@ class _Sweep:
         if self._losses[way.worker] > MAX_WORKER_LOSSES:
             what = "measuring" if isinstance(way.worker, Measuring) else "compiling"
             raise FarmError(f"a {what} worker was lost {MAX_WORKER_LOSSES + 1} times in a row; the last time: {reason}")
+        name = way.worker.facts.worker if isinstance(way.worker, Measuring) else f"compiling on {way.worker.node}"
+        self._tally.lost(name, way.call.pending.task.name, reason)
+        if isinstance(way.worker, Measuring):
+            self._roster.lost(way.worker)
         self._executor.replace(way.worker)
         finished = way.site.lane.lost(
             way.call, f"the worker was lost under it {self._losses[way.worker]} times: {reason}"

@@ -4,12 +4,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 import pyarrow.compute as pc
 
 from tunefarm.model.candidate import Candidate, Proposal
 from tunefarm.store.folder import Folder
-from tunefarm.store.plain_json import load_list
+from tunefarm.store.plain_json import load_list, load_object
 from tunefarm.store.rows import STRANGE, Row
 from tunefarm.store.schema import PLACE_ORDER, PROPOSALS
 from tunefarm.store.tables import Table, dated
@@ -60,9 +61,24 @@ def _row(stored: StoredProposal) -> Row:
     }
 
 
+def _candidates(text: str) -> tuple[Candidate, ...]:
+    """The candidates of a JSON list, each text read once: a store has millions, of some thousand kinds."""
+    try:
+        if text.startswith("[{") and text.endswith("}]"):
+            return tuple(map(_candidate, text[2:-2].split("},{")))
+    except STRANGE:  # it was split inside a text: what is on either side is no JSON
+        pass
+    return tuple(map(Candidate.from_dict, load_list(text)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _candidate(inside: str) -> Candidate:
+    return Candidate.from_dict(load_object(f"{{{inside}}}"))
+
+
 def _proposal(row: Row) -> Proposal | None:
     try:
-        candidates = tuple(Candidate.from_dict(payload) for payload in load_list(row["candidates_json"]))
+        candidates = _candidates(row["candidates_json"])
     except STRANGE:  # another version's candidates: the engine is asked again
         return None
     return Proposal(row["engine"], candidates, row["refusal"])

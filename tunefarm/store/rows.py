@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import UTC
 from functools import lru_cache
 from typing import Any
@@ -46,14 +46,10 @@ def trial_row(trial: Trial) -> Row:
         "sweep": trial.sweep,
         "job": trial.job,
         "name": trial.name,
-        "op": problem.op,
-        "problem": problem.key,
-        "problem_json": canonical_json(problem.to_dict()),
-        "label": problem.label,
-        "dtype": problem.tensors[0].dtype.value,
+        **_problem_columns(_Keyed(problem.key, problem)),
         "target": trial.target,
         "protocol": trial.protocol.key,
-        "protocol_json": canonical_json(asdict(trial.protocol)),
+        "protocol_json": _protocol_json(trial.protocol),
         "cache": trial.protocol.cache.value,
         "candidate": candidate.key,
         "engine": candidate.engine,
@@ -81,6 +77,37 @@ def trial_row(trial: Trial) -> Row:
         "finished_at": trial.finished_at,
         "worker": trial.worker,
     }
+
+
+@dataclass(frozen=True)
+class _Keyed:
+    """A problem that equals another only if the keys do: 1 and 1.0 are equal, and make two keys."""
+
+    key: str
+    problem: Problem = field(compare=False)
+
+
+@lru_cache(maxsize=256)
+def _problem_columns(keyed: _Keyed) -> Row:
+    problem = keyed.problem
+    return {
+        "op": problem.op,
+        "problem": problem.key,
+        "problem_json": canonical_json(problem.to_dict()),
+        "label": problem.label,
+        "dtype": problem.tensors[0].dtype.value,
+    }
+
+
+@lru_cache(maxsize=256)
+def _work(problem: Problem) -> tuple[int, int]:
+    """Floating-point operations and bytes of one launch."""
+    return problem.flops, problem.bytes_moved
+
+
+@lru_cache(maxsize=256)
+def _protocol_json(protocol: Protocol) -> str:
+    return canonical_json(asdict(protocol))
 
 
 def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
@@ -196,8 +223,8 @@ def _measurement_columns(measurement: Measurement | None, problem: Problem) -> R
         "time_us": _number(m.time_us),
         "low_us": _number(m.low_us),
         "high_us": _number(m.high_us),
-        "tflops": _rate(problem.flops / 1e6, m.time_us),
-        "gb_per_s": _rate(problem.bytes_moved / 1e3, m.time_us),
+        "tflops": _rate(_work(problem)[0] / 1e6, m.time_us),
+        "gb_per_s": _rate(_work(problem)[1] / 1e3, m.time_us),
         "method": m.method,
         "load_ms": _number(m.load_ms),
         "first_call_ms": _number(m.first_call_ms),

@@ -24,6 +24,7 @@ from tunefarm.store.retention import LOSERS_BLOCKS, SUPERSEDED, UNNAMED_PLANS, P
 from tunefarm.store.rows import ProblemFromDict
 from tunefarm.store.schema import VIEWS
 from tunefarm.store.sql import FailedRunning, Filter, run_query, select_query, tables_of
+from tunefarm.store.statuses import Statuses
 from tunefarm.store.targets import Targets
 from tunefarm.store.trials import Trials
 
@@ -41,6 +42,8 @@ class Store:
         self._plans = Plans(folder)
         self._proposals = Proposals(folder)
         self._targets = Targets(folder)
+        self.statuses = Statuses(folder)
+        """What running sweeps tell of themselves."""
         self._tables = {
             "all_trials": self._trials.table,
             "all_proposals": self._proposals.table,

@@ -61,7 +61,7 @@ class Table:
         """
         if not rows:
             return
-        stored = [{column: _storable(value) for column, value in row.items()} for row in rows]
+        stored = [{**row, **_storable(row)} for row in rows]
         self.append_table(pa.Table.from_pylist(stored, schema=self._schema))
 
     def append_table(self, rows: pa.Table) -> None:
@@ -194,6 +194,10 @@ def dated(rows: pa.Table, column: str) -> pa.Table:
     return rows.filter((pc.field(column) >= first) & (pc.field(column) <= last))
 
 
-def _storable(value: Any) -> Any:
-    """Text of crashed processes may hold lone surrogates, which no Parquet file can."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+def _storable(row: Mapping[str, Any]) -> dict[str, str]:
+    """Texts to be stored instead: those of crashed processes may hold lone surrogates, which no Parquet file can."""
+    return {
+        column: value.encode("utf-8", "replace").decode()
+        for column, value in row.items()
+        if isinstance(value, str) and not value.isascii()
+    }
