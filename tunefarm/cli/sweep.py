@@ -133,7 +133,12 @@ def sweep(
 
             store = Store.open(store_path, create=True)
             options = SweepOptions(
-                executor=executor, address=address, builders=builders, deadline_s=deadline, retry=retry
+                executor=executor,
+                address=address,
+                builders=builders,
+                deadline_s=deadline,
+                retry=retry,
+                journal=store_path / "journal",
             )
             began = time.monotonic()
             with shown_progress() as progress:

@@ -7,10 +7,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker, WorkerLostError
 from tunefarm.farm.inline import InlineExecutor
 from tunefarm.farm.interrupt import Interrupt, InterruptedStartError
+from tunefarm.farm.journal import StartJournal
 from tunefarm.farm.lane import BuildCall, Call, Finished, Lane, MeasureCall, ProposeCall
 from tunefarm.farm.messages import MeasureReport, ProposeReport
 from tunefarm.farm.phases import PhaseClock, PhaseShares
@@ -18,6 +20,7 @@ from tunefarm.farm.progress import Progress
 from tunefarm.farm.ray_executor import RayExecutor
 from tunefarm.farm.recorder import Recorder
 from tunefarm.farm.resume import plan_lane
+from tunefarm.farm.suspects import alone, call_starts, withhold
 from tunefarm.farm.tally import Tally
 from tunefarm.model.errors import FarmError
 from tunefarm.model.job import Job
@@ -51,6 +54,8 @@ class SweepOptions:
     """Bound on any one step of a candidate: a build, a load, a verification, a timed block. None: generous defaults."""
     retry: tuple[Status, ...] = ()
     """Candidates whose stored trial ended so are tried again."""
+    journal: Path | None = None
+    """Folder on a local disk where starts are written down; None: work that kills the driver is met for ever."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,15 @@ def run_sweep(job: Job, store: Store, options: SweepOptions, progress: Progress)
         try:
             tally.phase("starting workers")
             measurers = executor.start(interrupt.check)
-            return _Sweep(job, store, options, executor=executor, tally=tally, interrupt=interrupt).run(measurers)
+            journal = StartJournal(options.journal) if options.journal is not None else None
+            try:
+                sweep = _Sweep(
+                    job, store, options, executor=executor, tally=tally, interrupt=interrupt, journal=journal
+                )
+                return sweep.run(measurers)
+            finally:
+                if journal is not None:
+                    journal.close()
         except InterruptedStartError:
             return SweepResult("", interrupt.signal, (), 0, 0, 0)
         finally:
@@ -135,6 +148,7 @@ class _Sweep:
         executor: Executor,
         tally: Tally,
         interrupt: Interrupt,
+        journal: StartJournal | None,
     ) -> None:
         self._id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         self._job = job
@@ -142,6 +156,8 @@ class _Sweep:
         self._options = options
         self._executor = executor
         self._interrupt = interrupt
+        self._journal = journal
+        self._done = 0
         self._under_way: dict[Ticket, _UnderWay] = {}
         self._losses: dict[Worker, int] = {}
         self._tally = tally
@@ -161,6 +177,9 @@ class _Sweep:
         self._tally.start(len(self._job.tasks) * len(sites), done_before)
         try:
             self._loop(sites)
+            self._done = sum(site.lane.done for site in sites)
+            if self._journal is not None and self._interrupt.signal is None:
+                self._meet_suspects(self._journal, sites)
         finally:
             self._recorder.flush()
         return SweepResult(
@@ -177,13 +196,35 @@ class _Sweep:
         target = workers[0].facts.target
         self._store.put_target(target)
         pending, finished = plan_lane(self._job.tasks, target, self._store, self._options.retry)
+        suspects = self._journal.suspects() if self._journal is not None else set()
+        withhold(pending, target.key, suspects)
         builders: list[Building] = []
         if pending:
             builders = self._executor.add_builders(workers, self._options.builders)
         self._tally.proposed(sum(len(p.candidates) for p in pending))
-        lane = Lane(target.key, pending, finished, len(builders))
+        lane = Lane(target.key, pending, finished | suspects, len(builders))
         site = _Site(target, lane, workers, builders, idle={*workers, *builders})
         return site, len(self._job.tasks) - len(pending)
+
+    def _meet_suspects(self, journal: StartJournal, sites: Sequence[_Site]) -> None:
+        """Do last and alone what was started by drivers that died before it ended."""
+        suspects = journal.suspects()
+        if not suspects:
+            return
+        self._recorder.flush()  # what engines proposed in this run is planned from the store
+        for site in sites:
+            key = site.target.key
+            pending, finished = plan_lane(self._job.tasks, site.target, self._store, self._options.retry)
+            for trial, part in alone(pending, key, suspects, journal):
+                if isinstance(part, Finished):
+                    self._tally.trials(self._recorder.trials(part, key, ""))
+                    self._recorder.flush()
+                    journal.forget(trial)
+                    continue
+                site.lane = Lane(key, [part], finished, len(site.builders))
+                self._loop([site])
+                if self._interrupt.signal is not None:
+                    return
 
     def _loop(self, sites: Sequence[_Site]) -> None:
         while not all(site.lane.is_done for site in sites):
@@ -193,7 +234,7 @@ class _Sweep:
             elif not self._interrupt.may_wait or not self._measuring():
                 return
             self._take_in(sites)
-            self._tally.done(sum(site.lane.done for site in sites))
+            self._tally.done(max(self._done, sum(site.lane.done for site in sites)))
             self._recorder.flush_if_due()
 
     def _measuring(self) -> bool:
@@ -202,6 +243,7 @@ class _Sweep:
     def _hand_out(self, site: _Site) -> None:
         site.lane.turn()
         self._tally.phase(site.lane.phase)
+        calls: list[tuple[Worker, Call]] = []
         for worker in list(site.idle):
             call: Call | None
             if isinstance(worker, Measuring):
@@ -210,8 +252,12 @@ class _Sweep:
                 call = site.lane.next_for_builder(site.builders.index(worker))
             if call is not None:
                 site.idle.discard(worker)
-                ticket, allowed_s = self._send(worker, call)
-                self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
+                calls.append((worker, call))
+        if calls and self._journal is not None:
+            self._journal.begin(start for _, call in calls for start in call_starts(call, site.target.key))
+        for worker, call in calls:
+            ticket, allowed_s = self._send(worker, call)
+            self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
 
     def _send(self, worker: Worker, call: Call) -> tuple[Ticket, float]:
         pending = call.pending
@@ -235,6 +281,7 @@ class _Sweep:
             site.look()  # before what is done makes its worker idle
         for ticket in done:
             way = self._under_way.pop(ticket)
+            self._outlive(way)
             try:
                 finished = self._absorb(way, ticket)
             except WorkerLostError as error:
@@ -246,8 +293,13 @@ class _Sweep:
         now = time.monotonic()
         for ticket, way in [(t, w) for t, w in self._under_way.items() if w.deadline < now]:
             del self._under_way[ticket]
+            self._outlive(way)
             self._lose(way, "it did not answer before its deadline")
             way.site.idle.add(way.worker)
+
+    def _outlive(self, way: _UnderWay) -> None:
+        if self._journal is not None:
+            self._journal.end(call_starts(way.call, way.site.target.key))
 
     def _absorb(self, way: _UnderWay, ticket: Ticket) -> Finished:
         result = self._executor.result(ticket)
