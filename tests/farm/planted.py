@@ -18,6 +18,7 @@ from tunefarm.model.problem import Problem
 from tunefarm.ops import operation_of
 
 NAME = f"{__name__}:PlantedEngine"
+DEADLY = {stage: f"{__name__}:Deadly{stage.title()}Engine" for stage in ("build", "run")}
 FEW = f"{__name__}:FewDeedsEngine"
 FEW_DEEDS = ("right", "slow", "build-segfault", "build-decline", "load-raise", "run-segfault", "run-wrong")
 
@@ -37,6 +38,9 @@ def do(deed: str, stage: str) -> None:
         return
     if what == "segfault":
         os.kill(os.getpid(), signal.SIGSEGV)
+        time.sleep(60)
+    if what == "regicide":
+        os.kill(int(os.environ["PLANTED_DRIVER"]), signal.SIGKILL)
         time.sleep(60)
     if what == "exit":
         os._exit(0)
@@ -97,3 +101,17 @@ class FewDeedsEngine(PlantedEngine):
 
     name = FEW
     deeds = FEW_DEEDS
+
+
+class DeadlyBuildEngine(PlantedEngine):
+    """One of its candidates kills the driver while it is built."""
+
+    name = DEADLY["build"]
+    deeds = ("right", "build-regicide", "slow")
+
+
+class DeadlyRunEngine(PlantedEngine):
+    """One of its candidates kills the driver while it runs."""
+
+    name = DEADLY["run"]
+    deeds = ("right", "run-regicide", "slow")

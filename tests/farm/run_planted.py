@@ -33,8 +33,8 @@ class Announcing(Silent):
         super().update(state)
 
 
-def make_job(problems: int) -> Job:
-    search = Search(engines=(planted.FEW, "torch"), compile=False)
+def make_job(problems: int, engine: str = planted.FEW) -> Job:
+    search = Search(engines=(engine, "torch"), compile=False)
     tasks = tuple(
         Task(f"mm{i}", MatmulProblem(m=16 * (i + 1), n=16, k=16), search, Protocol(max_rounds=2))
         for i in range(problems)
@@ -43,14 +43,22 @@ def make_job(problems: int) -> Job:
 
 
 def sweep(
-    store: Path, problems: int, executor: str = "inline", retry: tuple[Status, ...] = (), progress: Silent | None = None
+    store: Path,
+    problems: int,
+    executor: str = "inline",
+    retry: tuple[Status, ...] = (),
+    progress: Silent | None = None,
+    *,
+    engine: str = planted.FEW,
 ) -> SweepResult:
-    options = SweepOptions(executor=executor, builders=2, deadline_s=2.0, retry=retry)
-    return run_sweep(make_job(problems), Store.open(store, create=True), options, progress or Silent())
+    options = SweepOptions(executor=executor, builders=2, deadline_s=2.0, retry=retry, journal=store / "journal")
+    return run_sweep(make_job(problems, engine), Store.open(store, create=True), options, progress or Silent())
 
 
 if __name__ == "__main__":
-    result = sweep(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], progress=Announcing())
+    os.environ["PLANTED_DRIVER"] = str(os.getpid())
+    engine = sys.argv[4] if len(sys.argv) > 4 else planted.FEW
+    result = sweep(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], progress=Announcing(), engine=engine)
     print(json.dumps({"interrupted": result.interrupted, "written": result.trials_written}))
     sys.stdout.flush()
     os._exit(0 if result.interrupted is None else 130)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from tunefarm.cli.log_file import logged_to
 from tunefarm.cli.options import DEFAULT_STORE, json_option, store_option, warn_of_damage
 from tunefarm.cli.output import note, print_json, print_report
 from tunefarm.cli.progress import shown_progress, span
-from tunefarm.model.places import public
+from tunefarm.model.places import is_uri, public
 from tunefarm.model.trial import Status
 from tunefarm.report.figures import plural
 
@@ -143,7 +145,12 @@ def sweep(
 
             store = Store.open(store_path, create=True)
             options = SweepOptions(
-                executor=executor, address=address, builders=builders, deadline_s=deadline, retry=retry
+                executor=executor,
+                address=address,
+                builders=builders,
+                deadline_s=deadline,
+                retry=retry,
+                journal=_journal_folder(store_path),
             )
             began = time.monotonic()
             with logged_to(log_path), shown_progress() as progress:
@@ -172,6 +179,14 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+def _journal_folder(store: str) -> Path:
+    """Where starts are written down: in the store; of one that is no folder, in the user's state on this machine."""
+    if not is_uri(store):
+        return Path(store) / "journal"
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    return state / "tunefarm" / "journal" / sha256(public(store).encode()).hexdigest()[:16]
 
 
 def _finish(job: Job, store: Store, store_path: str, result: SweepResult, took_s: float, *, as_json: bool) -> int:

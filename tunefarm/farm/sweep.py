@@ -5,13 +5,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tunefarm.farm.bulletin import Bulletin
 from tunefarm.farm.executor import Building, Executor, Measuring, Ticket, Worker, WorkerLostError
 from tunefarm.farm.inline import InlineExecutor
 from tunefarm.farm.interrupt import Interrupt, InterruptedStartError
+from tunefarm.farm.journal import StartJournal
 from tunefarm.farm.lane import BuildCall, Call, Finished, Lane, MeasureCall, ProposeCall
 from tunefarm.farm.messages import MeasureReport, ProposeReport
 from tunefarm.farm.metrics import RayMetrics
@@ -22,6 +25,7 @@ from tunefarm.farm.recorder import Recorder
 from tunefarm.farm.resume import plan_lane
 from tunefarm.farm.roster import Roster, WorkerState
 from tunefarm.farm.status import Ended
+from tunefarm.farm.suspects import alone, call_starts, withhold
 from tunefarm.farm.tally import Tally
 from tunefarm.model.errors import FarmError, TunefarmError
 from tunefarm.model.job import Job
@@ -55,6 +59,8 @@ class SweepOptions:
     """Bound on any one step of a candidate: a build, a load, a verification, a timed block. None: generous defaults."""
     retry: tuple[Status, ...] = ()
     """Candidates whose stored trial ended so are tried again."""
+    journal: Path | None = None
+    """Folder on a local disk where starts are written down; None: work that kills the driver is met for ever."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +153,20 @@ def run_sweep(
             bulletin.open()
             tally.phase("starting workers")
             measurers = executor.start(interrupt.check)
-            loop = _Sweep(
-                sweep, job, store, options, executor=executor, tally=tally, roster=roster, interrupt=interrupt
-            )
-            result = loop.run(measurers)
+            with ExitStack() as stack:
+                journal = stack.enter_context(closing(StartJournal(options.journal))) if options.journal else None
+                loop = _Sweep(
+                    sweep,
+                    job,
+                    store,
+                    options,
+                    executor=executor,
+                    tally=tally,
+                    roster=roster,
+                    interrupt=interrupt,
+                    journal=journal,
+                )
+                result = loop.run(measurers)
             ended = Ended.FINISHED if result.interrupted is None else Ended.INTERRUPTED
         except (InterruptedStartError, KeyboardInterrupt) as error:
             ended = Ended.INTERRUPTED
@@ -181,6 +197,7 @@ class _Sweep:
         tally: Tally,
         roster: Roster,
         interrupt: Interrupt,
+        journal: StartJournal | None,
     ) -> None:
         self._id = sweep
         self._job = job
@@ -188,6 +205,8 @@ class _Sweep:
         self._options = options
         self._executor = executor
         self._interrupt = interrupt
+        self._journal = journal
+        self._done = 0
         self._under_way: dict[Ticket, _UnderWay] = {}
         self._losses: dict[Worker, int] = {}
         self._deadlines_at = 0.0
@@ -210,6 +229,9 @@ class _Sweep:
         self._tally.start(len(self._job.tasks) * len(sites), done_before)
         try:
             self._loop(sites)
+            self._done = sum(site.lane.done for site in sites)
+            if self._journal is not None and self._interrupt.signal is None:
+                self._meet_suspects(self._journal, sites)
         finally:
             self._recorder.flush()
         return SweepResult(
@@ -227,14 +249,36 @@ class _Sweep:
         target = workers[0].facts.target
         self._store.put_target(target)
         pending, finished = plan_lane(self._job.tasks, target, self._store, self._options.retry)
+        suspects = self._journal.suspects() if self._journal is not None else set()
+        withhold(pending, target.key, suspects)
         builders: list[Building] = []
         if pending:
             builders = self._executor.add_builders(workers, self._options.builders)
         self._tally.proposed(sum(len(p.candidates) for p in pending))
-        lane = Lane(target.key, pending, finished, len(builders), len(workers))
+        lane = Lane(target.key, pending, finished | suspects, len(builders), len(workers))
         numbers = {builder: number for number, builder in enumerate(builders)}
         site = _Site(target, lane, workers, numbers, {*workers}, {*builders})
         return site, len(self._job.tasks) - len(pending)
+
+    def _meet_suspects(self, journal: StartJournal, sites: Sequence[_Site]) -> None:
+        """Do last and alone what was started by drivers that died before it ended."""
+        suspects = journal.suspects()
+        if not suspects:
+            return
+        self._recorder.flush()  # what engines proposed in this run is planned from the store
+        for site in sites:
+            key = site.target.key
+            pending, finished = plan_lane(self._job.tasks, site.target, self._store, self._options.retry)
+            for trial, part in alone(pending, key, suspects, journal):
+                if isinstance(part, Finished):
+                    self._tally.trials(self._recorder.trials(part, key, ""))
+                    self._recorder.flush()
+                    journal.forget(trial)
+                    continue
+                site.lane = Lane(key, [part], finished, len(site.builders), len(site.measurers))
+                self._loop([site])
+                if self._interrupt.signal is not None:
+                    return
 
     def _loop(self, sites: Sequence[_Site]) -> None:
         while not all(site.lane.is_done for site in sites):
@@ -244,7 +288,7 @@ class _Sweep:
             elif not self._interrupt.may_wait or not self._measuring():
                 return
             self._take_in(sites)
-            self._tally.done(sum(site.lane.done for site in sites))
+            self._tally.done(max(self._done, sum(site.lane.done for site in sites)))
             self._recorder.flush_if_due()
 
     def _measuring(self) -> bool:
@@ -253,18 +297,20 @@ class _Sweep:
     def _hand_out(self, site: _Site) -> None:
         site.lane.turn()
         self._tally.phase(site.lane.phase)
+        calls: list[tuple[Worker, Call]] = []
         for builder in list(site.idle_builders):
             if (call := site.lane.next_for_builder(site.builders[builder])) is not None:
                 site.idle_builders.remove(builder)
-                self._begin(site, builder, call)
+                calls.append((builder, call))
         while site.idle_measurers and (measuring := site.lane.next_for_measurer()) is not None:
             measurer = site.idle_measurers.pop()
-            self._begin(site, measurer, measuring)
+            calls.append((measurer, measuring))
             self._roster.began(measurer, measuring.pending.task.name)
-
-    def _begin(self, site: _Site, worker: Worker, call: Call) -> None:
-        ticket, allowed_s = self._send(worker, call)
-        self._under_way[ticket] = _UnderWay(site, worker, call, time.monotonic() + allowed_s)
+        if calls and self._journal is not None:
+            self._journal.begin(start for _, call in calls for start in call_starts(call, site.target.key))
+        for worker, begun in calls:
+            ticket, allowed_s = self._send(worker, begun)
+            self._under_way[ticket] = _UnderWay(site, worker, begun, time.monotonic() + allowed_s)
 
     def _send(self, worker: Worker, call: Call) -> tuple[Ticket, float]:
         pending = call.pending
@@ -288,6 +334,7 @@ class _Sweep:
             site.look()  # before what is done makes its worker idle
         for ticket in done:
             way = self._under_way.pop(ticket)
+            self._outlive(way)
             try:
                 finished = self._absorb(way, ticket)
             except WorkerLostError as error:
@@ -302,8 +349,13 @@ class _Sweep:
         self._deadlines_at = now
         for ticket, way in [(t, w) for t, w in self._under_way.items() if w.deadline < now]:
             del self._under_way[ticket]
+            self._outlive(way)
             self._lose(way, "it did not answer before its deadline")
             way.site.rest(way.worker)
+
+    def _outlive(self, way: _UnderWay) -> None:
+        if self._journal is not None:
+            self._journal.end(call_starts(way.call, way.site.target.key))
 
     def _absorb(self, way: _UnderWay, ticket: Ticket) -> Finished:
         result = self._executor.result(ticket)
