@@ -7,7 +7,7 @@ from tests.engines.problems import CONV, MATMUL, SDPA
 from tests.engines.test_cudnn_engine import build, engine_in_child, propose
 from tunefarm.engines.cudnn_blob import read_blob
 from tunefarm.farm.builder import Builder
-from tunefarm.model.candidate import Candidate, Plan
+from tunefarm.model.candidate import Candidate, Note, Plan
 from tunefarm.model.errors import Declined
 from tunefarm.model.job import Search, Space
 from tunefarm.model.problem import Problem
@@ -60,8 +60,35 @@ def test_what_is_built_is_what_was_asked_for_also_by_an_engine_that_never_widene
             assert dict(candidate.knobs).items() <= dict(facts.knobs).items()
 
 
-def test_attention_keeps_its_lists_and_says_why_there_is_no_more(cudnn_child: CudnnHost, h200_profile: str) -> None:
-    assert "crashes" in cudnn_child.run(widen, h200_profile, SDPA, KNOBS)
+def test_attention_has_more_kernels_than_its_lists(cudnn_child: CudnnHost, h200_profile: str) -> None:
+    listed = cudnn_child.run(propose, h200_profile, SDPA, KNOBS).candidates
+    more = cudnn_child.run(widen, h200_profile, SDPA, Search(space=Space.EXHAUSTIVE))
+    assert more
+    assert not {c.key for c in more} & {c.key for c in listed}
+
+
+def test_an_exhaustive_search_asks_every_engine(cudnn_child: CudnnHost, h200_profile: str) -> None:
+    knobs = cudnn_child.run(widen, h200_profile, LINEAR, KNOBS)
+    everything = cudnn_child.run(widen, h200_profile, LINEAR, Search(space=Space.EXHAUSTIVE))
+    keys = {c.key for c in everything}
+    assert len(keys) == len(everything) > 3 * len(knobs)
+    assert len({c.engine_id for c in everything}) > len({c.engine_id for c in knobs})
+    splits = {parts for c in everything if (parts := dict(c.knobs).get("SPLIT_K_SLC")) is not None}
+    assert splits <= {1, 2, 4, 8, 16, 32, 64, 128}
+
+
+@pytest.mark.parametrize("problem", [LINEAR, SDPA])
+def test_kernels_on_tensor_cores_are_noted_as_such(cudnn_child: CudnnHost, h200_profile: str, problem: Problem) -> None:
+    for candidate in cudnn_child.run(propose, h200_profile, problem, KNOBS).candidates:
+        assert Note.TENSOR_CORE in candidate.notes
+        assert Note.NONDETERMINISTIC not in candidate.notes
+
+
+def test_a_list_whose_knobs_do_not_tell_all_is_noted_as_a_whole(cudnn_child: CudnnHost, h200_profile: str) -> None:
+    candidates = cudnn_child.run(propose, h200_profile, CONV, KNOBS).candidates
+    unnamed = [c for c in candidates if not c.replayable]
+    for mode in {c.proposed_by for c in unnamed}:
+        assert len({c.notes for c in unnamed if c.proposed_by == mode}) == 1
 
 
 def test_precompiled_engines_that_tell_no_ranges_are_passed_over(cudnn_child: CudnnHost, h200_profile: str) -> None:

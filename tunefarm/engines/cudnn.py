@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tunefarm.engines.cudnn_blob import check_blob, kernels_of
 from tunefarm.engines.cudnn_library import load_cudnn, require_driver
 from tunefarm.engines.cudnn_lists import PlanLists
+from tunefarm.engines.cudnn_notes import noted
 from tunefarm.engines.cudnn_refusal import declining
 from tunefarm.engines.engine import Engine, Executable, Launch
 from tunefarm.model.candidate import Candidate, Plan, Proposal
@@ -62,20 +63,20 @@ class CudnnEngine(Engine):
 
     def propose(self, problem: Problem, search: Search) -> Proposal:
         try:
-            candidates = self._lists_of(problem, dynamic=False).candidates()
+            candidates = self._noted(problem, self._lists_of(problem, dynamic=False).candidates(), dynamic=False)
         except Declined as refusal:
             return Proposal(self.name, refusal=str(refusal))
         if search.dynamic:
             with suppress(Declined):  # many graphs have no dynamic form; they keep their static candidates
-                candidates += self._lists_of(problem, dynamic=True).candidates()
+                dynamic = self._lists_of(problem, dynamic=True).candidates()
+                candidates += self._noted(problem, dynamic, dynamic=True)
         return Proposal(self.name, candidates)
 
     def widen(self, problem: Problem, search: Search) -> tuple[Candidate, ...]:
         if search.space is Space.HEURISTIC:
             return ()
-        if operation_of(problem).is_attention:
-            raise Declined("cuDNN's own lists only: it crashes when it is asked for the knobs of an attention")
-        return self._lists_of(problem, dynamic=False).widened()
+        wider = self._lists_of(problem, dynamic=False).widened(everything=search.space is Space.EXHAUSTIVE)
+        return self._noted(problem, wider, dynamic=False)
 
     def build(self, problem: Problem, candidate: Candidate) -> Plan:
         graph, place = self._lists_of(problem, dynamic=candidate.dynamic).find(candidate)
@@ -109,6 +110,10 @@ class CudnnEngine(Engine):
                 self._cudnn, lambda: self._new_graph(problem, handle, dynamic=dynamic), dynamic=dynamic
             )
         return self._lists[handle, dynamic]
+
+    def _noted(self, problem: Problem, candidates: tuple[Candidate, ...], *, dynamic: bool) -> tuple[Candidate, ...]:
+        handle = self._handle()
+        return noted(self._cudnn, lambda: self._new_graph(problem, handle, dynamic=dynamic), candidates)
 
     def _new_graph(self, problem: Problem, handle: Any, *, dynamic: bool) -> Any:
         where: dict[str, Any]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tunefarm.engines.cudnn_notes import PYTHON_ENGINES
 from tunefarm.engines.cudnn_refusal import declining
 from tunefarm.engines.cudnn_space import SPACE, settings
 from tunefarm.model.candidate import Candidate
@@ -13,8 +14,6 @@ from tunefarm.model.errors import Declined
 
 MODES = ("A", "B", "FALLBACK")
 """Heuristic modes, in the order in which they are asked."""
-_PYTHON_ENGINES = 20_000
-"""Ids from here on are the frontend's python engines. They use no kernel cache: a dynamic one would be a static one."""
 _UNNAMED_KNOB = "NOT_SET"
 """The frontend's name for every knob that it has no name for: they share one key, and all values but one are lost."""
 
@@ -61,7 +60,7 @@ class PlanLists:
             raise self._refusal()
         return tuple(found.values())
 
-    def widened(self) -> tuple[Candidate, ...]:
+    def widened(self, *, everything: bool) -> tuple[Candidate, ...]:
         """Plans beyond the listed ones: see `cudnn_space`. Those that cuDNN rejects at once are left out.
 
         Raises:
@@ -71,7 +70,7 @@ class PlanLists:
         graph = next(iter(self._available())).graph
         known = {candidate.key for candidate in listed}
         found: dict[str, Candidate] = {}
-        for engine_id, knobs in settings(self._cudnn, graph, listed):
+        for engine_id, knobs in settings(self._cudnn, graph, listed, everything=everything):
             try:
                 _, made = self._create(graph, engine_id, knobs)
             except Declined:
@@ -148,8 +147,8 @@ def _listed(graph: Any, *, dynamic: bool, mode: str) -> Iterator[tuple[int, Cand
     """Each plan that a mode put on a graph, with its place. Entries with negative ids are markers, not plans."""
     rank = 0
     for place, entry in enumerate(graph.plans):
-        if entry.engine_id < 0 or (dynamic and entry.engine_id >= _PYTHON_ENGINES):
-            continue
+        if entry.engine_id < 0 or (dynamic and entry.engine_id >= PYTHON_ENGINES):
+            continue  # they use no kernel cache: a dynamic one would be a static one
         yield place, _candidate(graph, place, dynamic=dynamic, mode=mode, rank=rank)
         rank += 1
 

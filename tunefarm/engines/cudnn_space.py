@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import Any
 
 from tunefarm.model.candidate import Candidate
@@ -18,17 +19,34 @@ SPLITS = (2,)
 """Tried with every kernel. Of seven linear layers recorded on an H200, two parts won three; 4, 8 and 16 won none."""
 
 
-def settings(cudnn: Any, graph: Any, listed: Sequence[Candidate]) -> Iterator[tuple[int, Mapping[str, int]]]:
-    """(engine, knobs) to try on a graph: every kernel of each engine that a heuristic names, whole and with split sums.
+MOST = 4096
+"""Settings of one engine in an exhaustive search. Only convolutions, whose knobs are many, have more."""
 
-    Engines that none names for the problem are of other architectures or far slower, and those that are listed as
-    fallbacks alone may take 20 s a build. Asking for ranges may kill the process: cuDNN 9.19 does so for attention.
+
+def settings(
+    cudnn: Any, graph: Any, listed: Sequence[Candidate], *, everything: bool
+) -> Iterator[tuple[int, Mapping[str, int]]]:
+    """(engine, knobs) to try on a graph.
+
+    Every kernel of each engine that a heuristic names, whole and with split sums. Engines that none names for the
+    problem are of other architectures or far slower, and those that are listed as fallbacks alone may take 20 s a
+    build. With `everything` these too, and every value of all knobs; but sums are split into powers of two alone, since
+    each kernel would have 128 splits else.
 
     Args:
         cudnn: the frontend.
-        graph: with its operation graph built.
+        graph: with its plans created: cuDNN 9.19 kills the process that asks earlier for an attention's ranges.
         listed: what the heuristics list for it.
+        everything: whether the search is exhaustive.
     """
+    if everything:
+        for engine_id in range(graph.get_engine_count()):
+            ranges = _ranges(cudnn, graph, engine_id)
+            if SPLIT in ranges:
+                ranges[SPLIT] = [parts for parts in ranges[SPLIT] if parts & (parts - 1) == 0]
+            for values in islice(product(*ranges.values()), MOST):
+                yield engine_id, dict(zip(ranges, values, strict=True))
+        return
     engines = dict.fromkeys(c.engine_id for c in listed if c.engine_id is not None and c.proposed_by != "FALLBACK")
     for engine_id in engines:
         ranges = _ranges(cudnn, graph, engine_id)
@@ -40,7 +58,7 @@ def settings(cudnn: Any, graph: Any, listed: Sequence[Candidate]) -> Iterator[tu
                 yield from ((engine_id, {SWEPT: value, SPLIT: parts}) for parts in SPLITS)
 
 
-def _ranges(cudnn: Any, graph: Any, engine_id: int) -> dict[str, range]:
+def _ranges(cudnn: Any, graph: Any, engine_id: int) -> dict[str, Sequence[int]]:
     """Values of each knob of an engine; none where cuDNN does not tell."""
     try:
         knobs = graph.get_knobs_for_engine(engine_id)

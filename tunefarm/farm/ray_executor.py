@@ -59,8 +59,8 @@ class RayExecutor(Executor):
     def start(self, check: Callable[[], None]) -> list[Measuring]:
         warden = None
         if self._address is None:
-            # Whoever reaches Ray's ports runs code: a token that only our own processes know keeps others out. Ray reads
-            # the mode once, when it is imported: a caller who did that before has chosen.
+            # Whoever reaches Ray's ports runs code: a token that only our own processes know keeps others out. Ray
+            # reads the mode once, when it is imported: a caller who did that before has chosen.
             if "ray" not in sys.modules:
                 os.environ.setdefault("RAY_AUTH_MODE", "token")
                 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

@@ -41,8 +41,9 @@ class FieldInfo:
 
     @property
     def choices(self) -> tuple[str, ...] | None:
-        """The values of an enumeration; None for any other type."""
-        return tuple(self.kind) if isinstance(self.kind, type) and issubclass(self.kind, StrEnum) else None
+        """The values of an enumeration, or of which a tuple holds any; None for any other type."""
+        kind = get_args(self.kind)[0] if get_origin(self.kind) is tuple else self.kind
+        return tuple(kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else None
 
 
 def fields_of(record: type) -> dict[str, FieldInfo]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Self
@@ -11,19 +12,21 @@ from tunefarm.model.keys import content_key
 Knobs = tuple[tuple[str, int], ...]
 """Knob choices of an engine: (name, value) pairs, sorted by name."""
 
-NUMERICAL_NOTES = (
-    "tensor_core",
-    "down_convert_inputs",
-    "reduced_precision_reduction",
-    "fft",
-    "nondeterministic",
-    "winograd",
-    "winograd_tile_4x4",
-    "winograd_tile_6x6",
-    "winograd_tile_13x13",
-    "strict_nan_prop",
-)
-"""What cuDNN may say of how a candidate computes: the names of its numerical notes in lower case."""
+
+class Note(StrEnum):
+    """What cuDNN may say of how a candidate computes: its numerical notes."""
+
+    TENSOR_CORE = "tensor_core"
+    DOWN_CONVERT_INPUTS = "down_convert_inputs"
+    """Inputs are rounded to a narrower type first."""
+    REDUCED_PRECISION_REDUCTION = "reduced_precision_reduction"
+    """Sums are kept in a narrower type than the problem's."""
+    NONDETERMINISTIC = "nondeterministic"
+    FFT = "fft"
+    WINOGRAD = "winograd"
+
+
+NUMERICAL_NOTES = tuple(note.value for note in Note)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Candidate:
     rank: int = field(default=0, compare=False)
     """How many its proposer put before it. 0 is its first choice."""
     notes: tuple[str, ...] = field(default=(), compare=False)
-    """What cuDNN says of how it computes, of `NUMERICAL_NOTES`. Empty for torch, which says nothing."""
+    """What cuDNN says of how it computes, as values of `Note`. Empty for torch, which says nothing."""
 
     @cached_property
     def key(self) -> str:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
+from tunefarm.model.candidate import Candidate, Note
 from tunefarm.model.keys import content_key
 from tunefarm.model.problem import Problem
 
@@ -15,6 +16,8 @@ class Space(StrEnum):
     """Every config of cuDNN's heuristic lists A, B and FALLBACK."""
     KNOBS = "knobs"
     """Those, and every kernel config of each engine that takes the problem, some with the sum split."""
+    EXHAUSTIVE = "exhaustive"
+    """Everything that engines can name for the problem. Such a search does not stop before its end."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,22 @@ class Protocol:
     max_workspace: int | None = field(
         default=None, metadata={"doc": "bytes of workspace that a winner may need", "low": 0}
     )
+    deterministic: bool = field(
+        default=False,
+        metadata={"doc": "only what gives equal bits for equal inputs, and is not noted as otherwise, wins"},
+    )
+    forbid: tuple[Note, ...] = field(
+        default=(), metadata={"doc": "cuDNN's numerical notes that no candidate may have; such are not compiled"}
+    )
     max_rounds: int = field(default=25, metadata={"doc": "interleaved rounds of a race", "low": 1, "high": 1000})
     seed: int = field(default=0, metadata={"doc": "seed of the inputs", "low": 0, "high": 2**31 - 1})
     version: int = PROTOCOL_VERSION
+
+    def objection(self, candidate: Candidate) -> str | None:
+        """Why a candidate may not win, whatever it shows, so that it need not be compiled; None if it may."""
+        barred = {*self.forbid, *((Note.NONDETERMINISTIC,) if self.deterministic else ())}
+        noted = sorted(barred.intersection(candidate.notes))
+        return f"cuDNN notes {', '.join(noted)} on it, which the job forbids" if noted else None
 
     @cached_property
     def key(self) -> str:

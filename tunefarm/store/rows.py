@@ -8,7 +8,7 @@ from datetime import UTC
 from functools import lru_cache
 from typing import Any
 
-from tunefarm.model.candidate import Candidate, Knobs
+from tunefarm.model.candidate import Candidate, Knobs, Note
 from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.job import Cache, Protocol
 from tunefarm.model.keys import canonical_json, content_key
@@ -169,7 +169,8 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
 def _protocol(text: str) -> tuple[Protocol, str]:
     """A protocol, and its key when it was written. Shared among the rows that have it: its key is then made once."""
     fields = load_object(text)
-    return Protocol(**{**fields, "cache": Cache(fields["cache"])}), content_key("protocol", fields)
+    forbid = tuple(map(Note, fields.get("forbid", ())))
+    return Protocol(**{**fields, "cache": Cache(fields["cache"]), "forbid": forbid}), content_key("protocol", fields)
 
 
 def knobs_json(knobs: Knobs) -> str:
