@@ -11,6 +11,20 @@ from tunefarm.model.keys import content_key
 Knobs = tuple[tuple[str, int], ...]
 """Knob choices of an engine: (name, value) pairs, sorted by name."""
 
+NUMERICAL_NOTES = (
+    "tensor_core",
+    "down_convert_inputs",
+    "reduced_precision_reduction",
+    "fft",
+    "nondeterministic",
+    "winograd",
+    "winograd_tile_4x4",
+    "winograd_tile_6x6",
+    "winograd_tile_13x13",
+    "strict_nan_prop",
+)
+"""What cuDNN may say of how a candidate computes: the names of its numerical notes in lower case."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -35,6 +49,8 @@ class Candidate:
     """Who proposed it first: a heuristic mode (`A`, `B`, `FALLBACK`), `torch`, or a search."""
     rank: int = field(default=0, compare=False)
     """How many its proposer put before it. 0 is its first choice."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What cuDNN says of how it computes, of `NUMERICAL_NOTES`. Empty for torch, which says nothing."""
 
     @cached_property
     def key(self) -> str:
@@ -81,12 +97,14 @@ class Candidate:
             "replayable": self.replayable,
             "proposed_by": self.proposed_by,
             "rank": self.rank,
+            "notes": list(self.notes),
         }
 
     @classmethod
     def from_dict(cls, payload: Mapping[str, Any]) -> Self:
         """The candidate that `to_dict` described."""
-        return cls(**{**payload, "knobs": tuple((str(k), int(v)) for k, v in payload["knobs"])})
+        knobs = tuple((str(k), int(v)) for k, v in payload["knobs"])
+        return cls(**{**payload, "knobs": knobs, "notes": tuple(map(str, payload.get("notes", ())))})
 
 
 def refused_candidate(engine: str) -> Candidate:

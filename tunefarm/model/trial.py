@@ -91,6 +91,8 @@ class Verdict:
     reason: str
     """Empty if right; else the gate that it failed, with figure and bound."""
     outputs: tuple[OutputError, ...] = ()
+    deterministic: bool | None = None
+    """Whether launches on equal inputs gave equal bits; None where nobody looked."""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def trial_row(trial: Trial) -> Row:
         "replayable": candidate.replayable,
         "proposed_by": candidate.proposed_by,
         "rank": candidate.rank,
+        "notes": list(candidate.notes),
         "is_default": candidate.is_default,
         "status": outcome.status.value,
         "stage": outcome.stage.value,
@@ -130,6 +131,7 @@ def trial_of(row: Mapping[str, Any], problem: Problem) -> Trial:
         replayable=row["replayable"],
         proposed_by=row["proposed_by"],
         rank=row["rank"],
+        notes=tuple(row["notes"] or ()),
     )
     protocol, protocol_key = _protocol(row["protocol_json"])
     if trial_key(problem.key, row["target"], candidate.key, protocol_key) != row["trial_key"]:
@@ -202,6 +204,7 @@ def _verdict_columns(verdict: Verdict | None) -> Row:
             }
             for o in outputs
         ],
+        "deterministic": verdict and verdict.deterministic,
     }
 
 
@@ -212,7 +215,7 @@ def _verdict(row: Mapping[str, Any]) -> Verdict | None:
         OutputError(e["name"], _float(e["l2"]), _float(e["block"]), _float(e["element"]), _float(e["gain"]))
         for e in row["errors"]
     )
-    return Verdict(row["is_right"], row["verdict_reason"], outputs)
+    return Verdict(row["is_right"], row["verdict_reason"], outputs, row["deterministic"])
 
 
 def _measurement_columns(measurement: Measurement | None, problem: Problem) -> Row:
