@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tunefarm.model.candidate import Candidate, Plan, Proposal
+from tunefarm.model.candidate import NUMERICAL_NOTES, Candidate, Plan, Proposal
 from tunefarm.model.dtypes import DType
 from tunefarm.model.errors import InvalidProblem
 from tunefarm.model.job import Cache, Protocol
@@ -104,6 +104,7 @@ candidates = st.builds(
     replayable=st.booleans(),
     proposed_by=st.sampled_from(["A", "B", "FALLBACK", "torch"]),
     rank=st.integers(0, 100),
+    notes=st.lists(st.sampled_from(NUMERICAL_NOTES), unique=True).map(tuple),
 )
 plans = st.builds(
     Plan, candidate=candidates, blob=st.binary(max_size=300), workspace_bytes=sizes, build_ms=times, knobs=knobs
@@ -122,7 +123,13 @@ protocols = st.builds(
     seed=st.integers(0, 2**31 - 1),
 )
 output_errors = st.builds(OutputError, name=texts, l2=errors, block=errors, element=errors, gain=errors)
-verdicts = st.builds(Verdict, right=st.booleans(), reason=texts, outputs=st.lists(output_errors, max_size=2).map(tuple))
+verdicts = st.builds(
+    Verdict,
+    right=st.booleans(),
+    reason=texts,
+    outputs=st.lists(output_errors, max_size=2).map(tuple),
+    deterministic=st.none() | st.booleans(),
+)
 blocks = st.builds(Block, round=st.integers(-1, 2000), launches=st.integers(1, 10**6), us=times)
 measurements = st.builds(
     Measurement,

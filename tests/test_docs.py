@@ -6,9 +6,12 @@ from pathlib import Path
 
 import click
 import pytest
+import torch
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from tests import readme
 from tests.cli.conftest import cli, store_path  # noqa: F401 - fixtures
+from tests.ship.make import KEY, bundle_of, choice
 from tunefarm.cli.app import app
 from tunefarm.jobfile import read_job
 
@@ -38,6 +41,21 @@ def shown(command):
 
 def test_the_readme_is_up_to_date():
     assert readme.rewritten(TEXT) == TEXT, "run python -m tests.readme"
+
+
+def test_the_example_of_serving_runs(tmp_path, monkeypatch, capsys):
+    (example,) = blocks("python")
+    monkeypatch.chdir(tmp_path)
+    Path("plans").mkdir()
+    Path("plans/current").write_bytes(bundle_of([choice(8)]))
+    public = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    Path("plans.key.pub").write_bytes(public)
+    Path("plans.key.pub").chmod(0o644)
+    q, k, v = torch.randn(3, 1, 2, 4, 8).unbind()
+    names = {"x": torch.randn(2, 8), "w": torch.randn(4, 8), "b": torch.randn(4), "q": q, "k": k, "v": v}
+    with torch.no_grad():
+        exec(example, names | {"model": torch.nn.Sequential(torch.nn.Linear(8, 4))})
+    assert "1 of 1 layers ask the plan book" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [*README_COMMANDS, *JOB_COMMANDS], ids=shown)

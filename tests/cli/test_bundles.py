@@ -78,6 +78,29 @@ def test_a_dry_run_writes_nothing_and_needs_no_key(cli, store_path, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+def test_ship_takes_bounds_on_how_plans_compute_and_says_whom_they_bar(cli, tmp_path, key, public):
+    reduced = replace(cudnn("eng9"), notes=("reduced_precision_reduction",))
+    trials = [planned(trial(reduced, 9.0, standing=Standing.WON)), planned(trial(cudnn("eng7"), 12.0))]
+    verdict = replace(trials[1].outcome.verdict, deterministic=True)
+    trials[1] = replace(trials[1], outcome=replace(trials[1].outcome, verdict=verdict))
+    store_of(tmp_path / "store", trials)
+    path = tmp_path / "b"
+    for bound, told in (
+        (("--deterministic-only",), "not known to be deterministic; sweep its problem again"),
+        (("--forbid", "reduced_precision_reduction"), "cuDNN notes reduced_precision_reduction of it"),
+    ):
+        result = cli("ship", "--store", tmp_path / "store", "--key", key, "--output", path, "--json", *bound)
+        (decision,) = json.loads(result.out)["decisions"]
+        assert (decision["ships"], decision["deterministic"]) == ("cudnn:eng7", True)
+        assert told in decision["why"]
+        (entry,) = json.loads(cli("verify", path, "--trust", public, "--json").out)["entries"]
+        assert (entry["candidate"], entry["deterministic"], entry["notes"]) == ("cudnn:eng7", True, [])
+    assert cli("ship", "--store", tmp_path / "store", "--key", key, "--output", path).code == 0
+    (entry,) = json.loads(cli("verify", path, "--trust", public, "--json").out)["entries"]
+    assert (entry["deterministic"], entry["notes"]) == (None, ["reduced_precision_reduction"])
+    assert cli("ship", "--store", tmp_path / "store", "--dry-run", "--forbid", "reduced_precision").code == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

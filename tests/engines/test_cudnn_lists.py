@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tunefarm.engines.cudnn_lists import PlanLists
-from tunefarm.model.candidate import Candidate
+from tunefarm.model.candidate import NUMERICAL_NOTES, Candidate
 from tunefarm.model.errors import Declined
 
 
@@ -128,6 +128,11 @@ def test_modes_without_plans_leave_those_of_the_others() -> None:
     (candidate,) = lists(FALLBACK=[BACKEND]).candidates()
     assert candidate.proposed_by == "FALLBACK"
     assert not candidate.is_default
+
+
+def test_every_numerical_note_of_cudnn_has_its_word():
+    cudnn = pytest.importorskip("cudnn")
+    assert {note.lower() for note in cudnn.numerical_note.__members__} == set(NUMERICAL_NOTES)
 
 
 @pytest.mark.parametrize("entries", [[], [Entry(-1)]])

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.jobfile.problems import Edge, Grid, Line
-from tests.jobfile.reading import read, values
+from tests.jobfile.reading import mistake, read, values
 from tunefarm.model.dtypes import DType
 from tunefarm.model.job import Cache, Protocol, Search
 
@@ -53,6 +53,24 @@ def test_the_job_is_named_by_its_file_unless_it_says_otherwise():
 def test_a_task_is_named_by_its_entry_or_else_by_its_problem():
     job = read("ops: [{op: line, name: model.layer, length: [1, 2]}, {op: line, length: 3}]")
     assert [task.name for task in job.tasks] == ["model.layer", "model.layer", "line 3"]
+
+
+def test_the_heaviest_come_first_and_of_duplicates_the_weight_of_the_heaviest_counts():
+    job = read(
+        """
+        ops:
+          - {op: line, length: [1, 2]}
+          - {op: line, length: 3, weight: 1k}
+          - {op: line, length: 2, weight: 5}
+          - {op: line, length: 4, weight: 2000}
+        """
+    )
+    assert [(task.problem.length, task.weight) for task in job.tasks] == [(4, 2000), (3, 1024), (2, 5), (1, 1)]
+
+
+@pytest.mark.parametrize("weight", ["0", "-1", "0.5", "true", "[1, 2]", "heavy"])
+def test_a_weight_is_one_whole_number_from_1(weight):
+    assert "weight" in str(mistake(f"ops: [{{op: line, length: 1, weight: {weight}}}]"))
 
 
 def test_settings_of_the_job_reach_every_task_and_an_entrys_own_go_over_them():

@@ -48,6 +48,7 @@ def entry(problem, candidate=PLAN, target=GPU, **changes) -> Entry:
         "raw_bytes": 1,
         "workspace_bytes": 0,
         "zero_workspace": False,
+        "deterministic": None,
         "figures": figures,
         "trial": "0" * 20,
         "why": "20 % faster than torch",

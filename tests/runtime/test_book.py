@@ -370,7 +370,7 @@ def test_threads_load_for_themselves_and_all_calls_are_counted():
     wrong = []
 
     def work():
-        for _ in range(50):
+        for _ in range(334):  # three calls each
             if not torch.equal(call(book), EXPECTED):
                 wrong.append("linear")
             if not torch.equal(book.linear(X[0, :1], W), functional.linear(X[0, :1], W)):
@@ -384,7 +384,7 @@ def test_threads_load_for_themselves_and_all_calls_are_counted():
         thread.join()
     assert wrong == []
     assert [len(engine.loaded) for engine in engines] == [2] * 8
-    assert book.counters.steps == {Step.SHIPPED: 800, Step.REBUILT: 0, Step.HEURISTIC: 0, Step.TORCH: 400}
+    assert book.counters.steps == {Step.SHIPPED: 8 * 668, Step.REBUILT: 0, Step.HEURISTIC: 0, Step.TORCH: 8 * 334}
 
 
 def test_misses_become_a_job_of_what_was_called_most(tmp_path):
@@ -400,7 +400,7 @@ def test_misses_become_a_job_of_what_was_called_most(tmp_path):
         call(book)
     assert book.misses(path) == 2
     assert [task.problem for task in read_job(path).tasks] == [LINEAR, MatmulProblem(m=2, n=16, k=8, transpose_b=True)]
-    assert "- op: matmul  # 2 calls" in path.read_text(encoding="utf-8")
+    assert [task.weight for task in read_job(path).tasks] == [2, 1]
 
 
 def test_a_book_is_shared_by_copies_and_can_not_be_pickled():

@@ -9,7 +9,7 @@ from tests.ops.strategies import problems
 from tests.report.make import TARGET
 from tests.ship.make import NOON, entry_of
 from tests.ship.make import choice as chosen
-from tunefarm.model.candidate import Candidate
+from tunefarm.model.candidate import NUMERICAL_NOTES, Candidate
 from tunefarm.model.errors import BundleDamaged, BundleRefused
 from tunefarm.model.job import Cache
 from tunefarm.runtime.manifest import FORMAT, Entry, Figures, Manifest
@@ -34,6 +34,7 @@ entries = st.builds(
         replayable=st.booleans(),
         proposed_by=utf8,
         rank=st.integers(0, 100),
+        notes=st.lists(st.sampled_from(NUMERICAL_NOTES), unique=True).map(tuple),
     ),
     resolved_knobs=knobs,
     digest=digests,
@@ -43,6 +44,7 @@ entries = st.builds(
     raw_bytes=st.integers(1, 2**20),
     workspace_bytes=words.sizes,
     zero_workspace=st.booleans(),
+    deterministic=st.none() | st.booleans(),
     figures=st.builds(
         Figures,
         time_us=microseconds,

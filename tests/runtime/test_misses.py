@@ -60,11 +60,11 @@ def test_the_job_holds_the_same_problems_most_called_first(missed):
         path.write_text(job_text(missed), encoding="utf-8")
         tasks = read_job(path).tasks
     assert {task.problem for task in tasks} == missed.keys()
-    calls = [missed[task.problem] for task in tasks]
-    assert calls == sorted(calls, reverse=True)
+    weights = [task.weight for task in tasks]
+    assert weights == [missed[task.problem] for task in tasks] == sorted(weights, reverse=True)
 
 
-def test_the_calls_stand_beside_each_problem():
+def test_the_calls_are_the_problems_weights():
     text = job_text({MatmulProblem(m=1, n=2, k=3): 1, MatmulProblem(m=2, n=2, k=3): 40})
     assert "# What a plan book had no plan for: 41 calls of 2 problems." in text
-    assert text.index("op: matmul  # 40 calls") < text.index("op: matmul  # 1 call\n")
+    assert text.index("weight: 40\n") < text.index("weight: 1\n")

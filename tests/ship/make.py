@@ -93,6 +93,7 @@ def entry_of(one: Trial, digest: str) -> Entry:
         raw_bytes=0,
         workspace_bytes=0,
         zero_workspace=False,
+        deterministic=True,
         figures=Figures(10.0, 9.9, 10.1, 12.0, None, 11.0, None, "graph", Cache.COLD),
         trial=one.key,
         why="the fastest",

@@ -12,12 +12,14 @@ from tunefarm.ship.policy import Choice, Objective, Policy, Refusal, decide
 FAST, DEFAULT, EAGER = cudnn("eng4_k24=3"), cudnn("eng4_k24=2", first=True), torch("eager")
 
 
-def measured(candidate, us, *, eager_us=None, confirmed=False, workspace=0, **fields):
+def measured(candidate, us, *, eager_us=None, confirmed=False, workspace=0, deterministic=None, **fields):
     made = planned(trial(candidate, us, **fields))
     measurement = replace(made.outcome.measurement, eager_us=eager_us)
     if confirmed:
         measurement = replace(measurement, blocks=(Block(1000, 10, us),))
-    return replace(made, workspace_bytes=workspace, outcome=replace(made.outcome, measurement=measurement))
+    verdict = replace(made.outcome.verdict, deterministic=deterministic)
+    outcome = replace(made.outcome, measurement=measurement, verdict=verdict)
+    return replace(made, workspace_bytes=workspace, outcome=outcome)
 
 
 def won(candidate, us, **fields):
@@ -72,6 +74,19 @@ def test_the_least_gain_can_be_set():
         decided(trials, least_gain=-0.1)
 
 
+@pytest.mark.parametrize(("us", "ships"), [(99.5, EAGER), (99.2, EAGER), (98.9, FAST)])
+def test_torch_is_kept_unless_it_is_beaten_by_the_least_gain(us, ships):
+    choice = the_choice([won(FAST, us), measured(DEFAULT, 120.0), measured(EAGER, 100.0)])
+    assert choice.trial.outcome.candidate == ships
+    assert (f"torch: {FAST.label} gains" in choice.why) == (ships is EAGER)
+
+
+def test_the_default_that_is_kept_has_to_beat_torch_too():
+    trials = [won(FAST, 99.3), measured(DEFAULT, 100.0), measured(EAGER, 100.5)]
+    assert the_choice(trials).trial.outcome.candidate == EAGER
+    assert the_choice([won(EAGER, 100.0), measured(DEFAULT, 100.1)]).trial.outcome.candidate == EAGER
+
+
 def test_times_of_two_devices_are_never_compared():
     choice = the_choice([won(FAST, 99.9, worker="GPU-1", minute=5), measured(DEFAULT, 100.0, worker="GPU-2")])
     assert choice.trial.outcome.candidate == FAST
@@ -84,6 +99,32 @@ def test_a_plan_over_the_workspace_limit_gives_way_to_the_next_and_the_reason_is
     assert choice.trial.outcome.candidate.name == "eng9"
     assert "cudnn:eng4_k24=3 can't ship: needs 4096 bytes of workspace, over the limit of 1024" in choice.why
     assert the_choice(trials, max_workspace=4096).trial.outcome.candidate == FAST
+
+
+def test_only_what_was_seen_to_be_deterministic_ships_where_that_is_asked_for():
+    trials = [
+        won(FAST, 10.0, deterministic=False),
+        measured(cudnn("eng9"), 11.0),
+        measured(cudnn("eng7"), 12.0, deterministic=True),
+    ]
+    choice = the_choice(trials, deterministic_only=True)
+    assert choice.trial.outcome.candidate.name == "eng7"
+    assert "cudnn:eng4_k24=3 can't ship: not deterministic: equal inputs gave other bits" in choice.why
+    assert the_choice(trials).trial.outcome.candidate == FAST
+    refusal = the_refusal(trials[:2], deterministic_only=True)
+    assert "cudnn:eng9: not known to be deterministic; sweep its problem again" in refusal.why
+
+
+def test_a_plan_with_a_forbidden_note_gives_way_and_the_note_is_named():
+    reduced = replace(FAST, notes=("tensor_core", "reduced_precision_reduction"))
+    trials = [won(reduced, 10.0), measured(replace(cudnn("eng9"), notes=("tensor_core",)), 11.0), measured(EAGER, 20.0)]
+    choice = the_choice(trials, forbidden_notes=frozenset({"reduced_precision_reduction"}))
+    assert choice.trial.outcome.candidate.name == "eng9"
+    assert "cuDNN notes reduced_precision_reduction of it, which the policy forbids" in choice.why
+    assert the_choice(trials, forbidden_notes=frozenset({"tensor_core"})).trial.outcome.candidate == EAGER
+    assert the_choice(trials, forbidden_notes=frozenset({"winograd"})).trial.outcome.candidate == FAST
+    with pytest.raises(UsageError, match="no numerical note 'reduced_precision'; there are tensor_core"):
+        decided(trials, forbidden_notes=frozenset({"reduced_precision"}))
 
 
 def test_what_was_confirmed_beside_the_winner_is_believed_before_what_was_screened():

@@ -116,6 +116,8 @@ def entry_payload(entry: Entry) -> dict[str, Any]:
         "default_us": figures.default_us,
         "torch_us": figures.torch_us,
         "cache": figures.cache.value,
+        "deterministic": entry.deterministic,
+        "notes": list(entry.candidate.notes),
         "trial": entry.trial,
         "why": entry.why,
     }

@@ -20,6 +20,7 @@ from tunefarm.cli.bundle_options import (
 )
 from tunefarm.cli.options import json_option, store_option, warn_of_damage
 from tunefarm.cli.output import note, print_json, print_report
+from tunefarm.model.candidate import NUMERICAL_NOTES
 from tunefarm.model.errors import UsageError
 from tunefarm.model.job import Cache
 from tunefarm.ship.policy import Choice, Objective, Policy
@@ -61,9 +62,17 @@ NOT_ALL = 3
     default=1.0,
     show_default=True,
     metavar="PERCENT",
-    help="What must be won over cuDNN's default, or the default ships.",
+    help="What a plan must win over cuDNN's default and over torch, or they are kept.",
 )
 @click.option("--max-workspace", type=click.IntRange(min=0), metavar="BYTES", help="Workspace that a plan may need.")
+@click.option("--deterministic-only", is_flag=True, help="Only what was seen to give equal bits for equal inputs.")
+@click.option(
+    "--forbid",
+    multiple=True,
+    type=click.Choice(NUMERICAL_NOTES),
+    metavar="NOTE",
+    help="No plan with this numerical note of cuDNN, such as reduced_precision_reduction. May be repeated.",
+)
 @click.option("--job", "jobs", multiple=True, metavar="NAME", help="Only problems of this job. May be repeated.")
 @click.option("--target", "targets", multiple=True, metavar="KEY", help="Only this target. May be repeated.")
 @click.option("--dry-run", is_flag=True, help="Only tell each choice and refusal.")
@@ -83,6 +92,8 @@ def ship(
     objective: str,
     least_gain: float,
     max_workspace: int | None,
+    deterministic_only: bool,
+    forbid: tuple[str, ...],
     jobs: tuple[str, ...],
     targets: tuple[str, ...],
     dry_run: bool,
@@ -91,8 +102,8 @@ def ship(
     """Choose a plan for each problem of the store and write them, signed, into one bundle.
 
     Every plan was verified from the very bytes that ship. Where cuDNN's default is not beaten by the least gain, the
-    default ships; where torch won, the entry says so and holds no code. A problem with nothing that may ship is told
-    with its reason, and ends the command with exit code 3.
+    default ships; where torch won, or is not beaten by as much, the entry says so and holds no code. A problem with
+    nothing that may ship is told with its reason, and ends the command with exit code 3.
     """
     from tunefarm.ship.files import publish
     from tunefarm.ship.selection import select
@@ -109,7 +120,9 @@ def ship(
             before = bundle.manifest
     header = next_header(before, now(), channel=channel, counter=counter, valid_for=validity(valid_days))
     store = Store.open(store_path)
-    policy = Policy(Cache(cache), Objective(objective), least_gain / 100, max_workspace)
+    policy = Policy(
+        Cache(cache), Objective(objective), least_gain / 100, max_workspace, deterministic_only, frozenset(forbid)
+    )
     selection = select(store, policy, jobs=jobs, targets=targets, withdrawn=header.withdrawn)
     known = store.targets()
     if output is not None and not dry_run and selection.choices:
@@ -137,13 +150,16 @@ def ship(
 def _payload(decision: Decision) -> dict[str, Any]:
     if isinstance(decision, Choice):
         trial, measured = decision.trial, decision.trial.outcome.measurement
+        verdict, candidate = decision.trial.outcome.verdict, decision.trial.outcome.candidate
         return {
             "name": trial.name,
             "problem": trial.problem.key,
             "target": trial.target,
-            "ships": trial.outcome.candidate.label,
+            "ships": candidate.label,
             "plan": trial.plan_digest,
             "time_us": measured.time_us if measured else None,
+            "deterministic": verdict.deterministic if verdict else None,
+            "notes": list(candidate.notes),
             "why": decision.why,
         }
     return {
@@ -153,6 +169,8 @@ def _payload(decision: Decision) -> dict[str, Any]:
         "ships": None,
         "plan": None,
         "time_us": None,
+        "deterministic": None,
+        "notes": None,
         "why": decision.why,
     }
 

@@ -41,6 +41,7 @@ class Entry:
     problem_type: type[Problem]
     fields: Mapping[str, FieldInfo]
     name: str | None
+    weight: int
     axes: tuple[Axis, ...]
     """In file order: the last one varies fastest."""
     conditions: tuple[tuple[Condition, Loc], ...]
@@ -72,6 +73,7 @@ def read_entry(document: Document, loc: Loc, value: Any, grammar: Grammar, log: 
         problem_type=grammar.problem_types[op],
         fields=fields,
         name=_set(model, "name"),
+        weight=_set(model, "weight") or 1,
         axes=tuple(_axes(model, loc, value)),
         conditions=conditions,
         search=settings(_set(model, "search")),
@@ -160,7 +162,7 @@ def _axes(model: BaseModel, loc: Loc, value: Mapping[str, Any]) -> Iterator[Axis
                 names = [name for name in type(group).model_fields if name in group.model_fields_set]
                 columns = [_choices(group, name, (*loc, "zip", i)) for name in names]
                 yield tuple(zip(*columns, strict=True))
-        elif key not in {"op", "name", "where", "search", "measure"}:
+        elif key not in {"op", "name", "weight", "where", "search", "measure"}:
             yield tuple((choice,) for choice in _choices(model, key, loc))
 
 

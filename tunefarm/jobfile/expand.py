@@ -45,7 +45,7 @@ def expand(entry: Entry, search: Mapping[str, Any], measure: Mapping[str, Any], 
             first_invalid = first_invalid or (combination, made)
             invalid += 1
         elif passes and isinstance(made, Problem):
-            tasks.append(Task(entry.name or made.label, made, entry_search, protocol))
+            tasks.append(Task(entry.name or made.label, made, entry_search, protocol, entry.weight))
     if first_invalid:
         _report_invalid(entry, *first_invalid, invalid, log)
     elif not tasks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def _spell_count(count: int) -> str:
 
 
 def _without_duplicates(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """The first of those that are alike, with the weight of the heaviest; the heaviest first."""
     seen: dict[tuple[Problem, Search, Protocol], Task] = {}
     for task in tasks:
-        seen.setdefault((task.problem, task.search, task.protocol), task)
-    return tuple(seen.values())
+        key = task.problem, task.search, task.protocol
+        seen[key] = replace(seen[key], weight=max(seen[key].weight, task.weight)) if key in seen else task
+    return tuple(sorted(seen.values(), key=lambda task: -task.weight))

@@ -21,7 +21,7 @@ from tunefarm.jobfile.fields import (
     value_type,
     zipped_type,
 )
-from tunefarm.model.job import Protocol, Search
+from tunefarm.model.job import Protocol, Search, Task
 from tunefarm.model.problem import Problem
 from tunefarm.ops import OPERATIONS
 
@@ -33,6 +33,7 @@ PROBLEM_TYPES: ProblemTypes = {name: operation.problem_type for name, operation 
 
 SEARCH_FIELDS = fields_of(Search)
 MEASURE_FIELDS = fields_of(Protocol)
+WEIGHT = fields_of(Task)["weight"]
 
 MAX_PATH = 1000
 """Characters of an included file's path."""
@@ -127,6 +128,7 @@ def _entry_model(
     own: dict[str, Any] = {
         "op": (Literal[op], Field(description="the operation")),
         "name": (text_type(), _unset("name of these problems in tables and reports")),
+        "weight": (value_type(WEIGHT), _unset(WEIGHT.doc)),
         "zip": (
             Annotated[
                 list[zip_model],  # type: ignore[valid-type]  # a model made at run time

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from tunefarm.model.candidate import Candidate, Note
 from tunefarm.model.keys import content_key
-from tunefarm.model.problem import Problem
+from tunefarm.model.problem import Problem, option
 
 
 class Space(StrEnum):
@@ -93,11 +93,12 @@ class Task:
     problem: Problem
     search: Search = Search()
     protocol: Protocol = Protocol()
+    weight: int = option("calls that each of these problems stands for: the heaviest are swept first", low=1, default=1)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A checked job: its tasks without duplicates, in file order."""
+    """A checked job: its tasks without duplicates, the heaviest first, else in file order."""
 
     name: str
     path: str

@@ -323,7 +323,7 @@ class PlanBook:
     def misses(self, path: str | os.PathLike[str], name: str = "misses") -> int:
         """Write a job file with every problem that was called and had no shipped plan, most called first.
 
-        Each problem's calls stand beside it as a comment. Writes nothing if there is none.
+        Each problem's calls are its weight, by which the next sweep orders them. Writes nothing if there is none.
 
         Args:
             path: of the job file, which is overwritten.

@@ -93,6 +93,8 @@ class Entry:
     """Device memory that a launch needs beside its tensors."""
     zero_workspace: bool
     """Whether the workspace must be zeroed before the plan's first launch."""
+    deterministic: bool | None
+    """Whether launches on equal inputs gave equal bits when it was verified; None where nobody looked."""
     figures: Figures
     trial: str
     """Key of the trial that it came from."""
@@ -228,6 +230,7 @@ _ENTRY: Mapping[str, Any] = {
     "raw_bytes": _plan_size,
     "workspace_bytes": _amount,
     "zero_workspace": boolean,
+    "deterministic": partial(optional, read=boolean),
     "figures": _figures,
     "trial": key_of,
     "why": text,

@@ -14,7 +14,7 @@ NAME = "misses"
 
 
 def job_text(missed: Mapping[Problem, int], name: str = NAME) -> str:
-    """A job file with one op for each problem, most called first; the calls stand beside it as a comment.
+    """A job file with one op for each problem, most called first; the calls are its weight.
 
     Written without a YAML library, which an inference process does not have: keys, numbers and plain words need none.
     """
@@ -24,7 +24,7 @@ def job_text(missed: Mapping[Problem, int], name: str = NAME) -> str:
     ]
     lines += ["ops:"] if missed else ["ops: []"]
     for problem, calls in sorted(missed.items(), key=lambda item: (-item[1], item[0].key)):
-        lines += ["", f"  # {problem.label}", f"  - op: {problem.op}  # {calls} {'call' if calls == 1 else 'calls'}"]
+        lines += ["", f"  # {problem.label}", f"  - op: {problem.op}", f"    weight: {calls}"]
         lines += [f"    {field}: {_scalar(value)}" for field, value in _said(problem).items()]
     return "\n".join(lines) + "\n"
 

@@ -33,6 +33,7 @@ _CHANNEL = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _MAX_PROFILE = 2**16
 _MAX_KNOBS = 256
+_MAX_NOTES = 64
 
 
 def digest_of(value: Any) -> str:
@@ -142,6 +143,7 @@ _CANDIDATE: Mapping[str, Any] = {
     "replayable": boolean,
     "proposed_by": text,
     "rank": integer,
+    "notes": partial(items, read=partial(text, limit=64), limit=_MAX_NOTES),
 }
 _TARGET: Mapping[str, Any] = {
     **{field.name: text for field in fields(Target)},

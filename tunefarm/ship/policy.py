@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tunefarm.model.candidate import NUMERICAL_NOTES
 from tunefarm.model.errors import UsageError
 from tunefarm.model.job import Cache
 from tunefarm.model.problem import Problem
@@ -28,9 +29,26 @@ class Policy:
     cache: Cache = Cache.COLD
     objective: Objective = Objective.GRAPH
     least_gain: float = 0.01
-    """What has to be won over cuDNN's default, or the default ships: 0.01 is 1 %."""
+    """What a plan has to win over cuDNN's default and over torch, or they are kept: 0.01 is 1 %."""
     max_workspace: int | None = None
     """Bytes of workspace that a plan may need."""
+    deterministic_only: bool = False
+    """Whether only what was seen to give equal bits for equal inputs may ship."""
+    forbidden_notes: frozenset[str] = frozenset()
+    """Of cuDNN's numerical notes, those that a plan must not have."""
+
+    def breach(self, trial: Trial) -> str | None:
+        """Which bound of the policy a measured plan breaks; None if it breaks none."""
+        limit, candidate, verdict = self.max_workspace, trial.outcome.candidate, trial.outcome.verdict
+        if limit is not None and trial.workspace_bytes is not None and trial.workspace_bytes > limit:
+            return f"needs {trial.workspace_bytes} bytes of workspace, over the limit of {limit}"
+        if self.deterministic_only and (verdict is None or verdict.deterministic is not True):
+            if verdict and verdict.deterministic is False:
+                return "not deterministic: equal inputs gave other bits"
+            return "not known to be deterministic; sweep its problem again"
+        if barred := sorted(self.forbidden_notes.intersection(candidate.notes)):
+            return f"cuDNN notes {' and '.join(barred)} of it, which the policy forbids"
+        return None
 
     def time_of(self, trial: Trial) -> float | None:
         """The time that counts, in microseconds; None where the trial has none above 0."""
@@ -78,6 +96,8 @@ def decide(
     """
     if policy.least_gain < 0:
         raise UsageError(f"the least gain can't be negative: {policy.least_gain}")
+    if unknown := sorted(policy.forbidden_notes.difference(NUMERICAL_NOTES)):
+        raise UsageError(f"cuDNN has no numerical note {unknown[0]!r}; there are {', '.join(NUMERICAL_NOTES)}")
     groups: dict[tuple[str, str], list[Trial]] = {}
     for trial in trials:
         groups.setdefault((trial.problem.key, trial.target), []).append(trial)
@@ -106,24 +126,20 @@ class _Field:
         best = won or min(fit, key=lambda trial: (not _is_confirmed(trial), self._time(trial), _label(trial)))
         among = "the only one" if len(fit) == 1 else f"the fastest, by {policy.objective} time, of {len(fit)}"
         why = won.outcome.why if won else f"{among} that may ship"
-        default = next((trial for trial in fit if trial.outcome.candidate.is_default), None)
-        if default and default is not best:
-            gain = self._time(default) / self._time(best) - 1
+        for what, had in (("cuDNN's default", _default(fit)), ("torch", self._fastest_of_torch(fit))):
+            if had is None or had is best or _is_torch(best):
+                continue
+            gain = self._time(had) / self._time(best) - 1
             if gain < policy.least_gain:
-                why = f"cuDNN's default: {_label(best)} gains {gain:.1%}, less than {policy.least_gain:.1%}"
-                best = default
+                why = f"{what}: {_label(best)} gains {gain:.1%}, less than {policy.least_gain:.1%}"
+                best = had
         if raced and raced not in (best, won) and (objection := self._objection(raced)):
             why = f"{why}; the race's winner {_label(raced)} can't ship: {objection}"
-        return Choice(
-            best,
-            why,
-            next((trial for trial in measured if trial.outcome.candidate.is_default), None),
-            min(
-                (trial for trial in measured if trial.outcome.candidate.engine == "torch"),
-                key=lambda trial: (not _is_confirmed(trial), self._time(trial)),
-                default=None,
-            ),
-        )
+        return Choice(best, why, _default(measured), self._fastest_of_torch(measured))
+
+    def _fastest_of_torch(self, trials: Iterable[Trial]) -> Trial | None:
+        by_torch = (trial for trial in trials if _is_torch(trial))
+        return min(by_torch, key=lambda trial: (not _is_confirmed(trial), self._time(trial)), default=None)
 
     def _comparable(self) -> list[Trial]:
         """The timed trials that may be compared: of one protocol and one device, those of the latest winner.
@@ -143,9 +159,9 @@ class _Field:
         leader = max(winners or timed, key=lambda trial: trial.finished_at)
         return [t for t in timed if t.protocol.key == leader.protocol.key and t.worker == leader.worker]
 
-    def _objection(self, trial: Trial) -> str | None:  # noqa: PLR0911 - one for each objection
+    def _objection(self, trial: Trial) -> str | None:
         """Why a measured plan can't ship; None if it can."""
-        limit, digest, verdict = self._policy.max_workspace, trial.plan_digest, trial.outcome.verdict
+        digest, verdict = trial.plan_digest, trial.outcome.verdict
         if verdict is None or not verdict.right:
             return "it was not verified"
         if trial.outcome.candidate.is_compiled:
@@ -156,9 +172,7 @@ class _Field:
             return f"plan {digest[:12]} was withdrawn"
         if digest not in self._kept:
             return "its bytes are not in the store; sweep its problem again"
-        if limit is not None and trial.workspace_bytes > limit:
-            return f"needs {trial.workspace_bytes} bytes of workspace, over the limit of {limit}"
-        return None
+        return self._policy.breach(trial)
 
     def _refuse(self, measured: Sequence[Trial]) -> Refusal:
         latest = max(self._trials, key=lambda trial: trial.finished_at)
@@ -181,6 +195,14 @@ class _Field:
 def _is_confirmed(trial: Trial) -> bool:
     """Timed beside the winner, after the choice: such times are of one minute and may be compared best."""
     return trial.outcome.measurement is not None and trial.outcome.measurement.is_confirmed
+
+
+def _default(trials: Iterable[Trial]) -> Trial | None:
+    return next((trial for trial in trials if trial.outcome.candidate.is_default), None)
+
+
+def _is_torch(trial: Trial) -> bool:
+    return trial.outcome.candidate.engine == "torch"
 
 
 def _fell(trial: Trial) -> bool:

@@ -118,8 +118,9 @@ def bundle_bytes(manifest: Manifest, plan_of: PlanOf, keys: Sequence[Ed25519Priv
 def _entry(choice: Choice) -> Entry:
     """The entry of a choice, without its place."""
     trial = choice.trial
-    measured = trial.outcome.measurement
+    measured, verdict = trial.outcome.measurement, trial.outcome.verdict
     assert measured
+    assert verdict
     assert trial.plan_digest
     assert trial.workspace_bytes is not None
     return Entry(
@@ -136,6 +137,7 @@ def _entry(choice: Choice) -> Entry:
         workspace_bytes=trial.workspace_bytes,
         # Verification launches with garbage in the workspace: a plan that relies on zeros is wrong, and never measured.
         zero_workspace=False,
+        deterministic=verdict.deterministic,
         figures=Figures(
             time_us=measured.time_us,
             low_us=measured.low_us,

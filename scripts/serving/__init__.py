@@ -1,0 +1,1 @@
+"""Of `scripts/bench-serve`."""
