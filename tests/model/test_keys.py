@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunefarm.model.candidate import Candidate
+from tunefarm.model.candidate import Candidate, Note
 from tunefarm.model.job import Cache, Protocol, Search
 from tunefarm.model.keys import content_key
 from tunefarm.model.target import BINDING_PROPERTIES, Target
@@ -64,14 +64,23 @@ def test_whatever_makes_another_binary_changes_a_candidates_key(change: dict[str
 
 @pytest.mark.parametrize(
     "change",
-    [{"cache": Cache.HOT}, {"max_workspace": 0}, {"max_rounds": 3}, {"seed": 1}, {"version": 99}],
+    [
+        {"cache": Cache.HOT},
+        {"max_workspace": 0},
+        {"deterministic": True},
+        {"forbid": (Note.FFT,)},
+        {"max_rounds": 3},
+        {"seed": 1},
+        {"version": 99},
+    ],
 )
 def test_every_field_of_a_protocol_is_part_of_its_key(change: dict[str, object]) -> None:
     assert replace(Protocol(), **change).key != Protocol().key
 
 
 def test_no_field_of_a_protocol_is_left_out_above() -> None:
-    assert {f.name for f in fields(Protocol)} == {"cache", "max_workspace", "max_rounds", "seed", "version"}
+    tried = {"cache", "max_workspace", "deterministic", "forbid", "max_rounds", "seed", "version"}
+    assert {f.name for f in fields(Protocol)} == tried
 
 
 @pytest.mark.parametrize("name", BINDING_PROPERTIES)

@@ -50,7 +50,7 @@ class _Filters:
     def __init__(self, cudnn: Any, new_graph: Callable[[], Any], note: Note) -> None:
         self._cudnn = cudnn
         self._new_graph = new_graph
-        self._note = cudnn.numerical_note.__members__[note.upper()]
+        self._note = next(value for name, value in cudnn.numerical_note.__members__.items() if name.lower() == note)
 
     def having(self, group: Sequence[Candidate]) -> list[Candidate]:
         """Those of one engine that have the note."""

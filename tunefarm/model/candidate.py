@@ -24,6 +24,11 @@ class Note(StrEnum):
     NONDETERMINISTIC = "nondeterministic"
     FFT = "fft"
     WINOGRAD = "winograd"
+    WINOGRAD_TILE_4X4 = "winograd_tile_4x4"
+    WINOGRAD_TILE_6X6 = "winograd_tile_6x6"
+    WINOGRAD_TILE_13X13 = "winograd_tile_13x13"
+    STRICT_NAN_PROP = "strict_nan_prop"
+    """NaNs of the inputs reach the outputs."""
 
 
 NUMERICAL_NOTES = tuple(note.value for note in Note)
