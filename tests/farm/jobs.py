@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -118,6 +119,41 @@ class Babble:
         for descriptor in (1, 2):
             for _ in range(200):
                 os.write(descriptor, b"noise " * 2000)
+        return "done"
+
+
+@dataclass(frozen=True)
+class BabbleForEver:
+    """Prints and never answers."""
+
+    def __call__(self, _emit: Emit) -> None:
+        while True:
+            os.write(1, b"noise " * 2000)
+
+
+@dataclass(frozen=True)
+class StopInTheMidst:
+    """Is stopped when the first bytes of a message are written."""
+
+    def __call__(self, emit: Emit) -> None:
+        (cell,) = emit.__closure__  # type: ignore[attr-defined]
+        os.write(cell.cell_contents.fileno(), struct.pack("!i", 1000) + b"some")
+        os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(60)
+
+
+@dataclass(frozen=True)
+class StopItself:
+    """Is stopped by a signal, as by job control, at the first time or always."""
+
+    once: str = ""
+    """A file that tells that it was stopped before."""
+
+    def __call__(self, _emit: Emit) -> str:
+        if not self.once or not Path(self.once).exists():
+            Path(self.once or os.devnull).touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(60)
         return "done"
 
 

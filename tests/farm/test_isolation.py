@@ -134,6 +134,42 @@ def test_megabytes_on_stdout_neither_block_nor_reach_ours(child: Child, capfd: p
     assert "noise" not in out + err
 
 
+def test_a_hang_that_prints_without_end_is_killed_at_its_deadline(child: Child) -> None:
+    with pytest.raises(ChildTimedOutError):
+        child.run(jobs.BabbleForEver(), 1.0)
+    assert child.run(jobs.Answer(2), AMPLE) == 2
+
+
+def test_a_child_that_was_stopped_is_noticed_long_before_its_deadline(child: Child) -> None:
+    with pytest.raises(ChildDiedError, match="somebody stopped it") as caught:
+        child.run(jobs.StopItself(), 1e6)
+    assert caught.value.signal_name == "SIGSTOP"
+    assert child.run(jobs.Answer(2), AMPLE) == 2
+
+
+def test_a_job_whose_child_dies_once_is_run_again_and_one_that_dies_twice_is_not(child: Child, tmp_path: Path) -> None:
+    assert child.run_again(jobs.StopItself(str(tmp_path / "stopped")), 1e6) == "done"
+    with pytest.raises(ChildDiedError):
+        child.run_again(jobs.Exit(3), AMPLE)
+
+
+def test_a_child_that_is_stopped_in_the_midst_of_a_message_does_not_hold_its_reader(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tunefarm.farm.isolation.STALL_S", 1.0)
+    with pytest.raises(ChildTimedOutError):
+        child.run(jobs.StopInTheMidst(), 1e6)
+    assert child.run(jobs.Answer(2), AMPLE) == 2
+
+
+def test_a_child_that_does_not_read_does_not_hold_its_writer(child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tunefarm.farm.isolation.STALL_S", 1.0)
+    child.run(jobs.Answer(0), AMPLE)
+    assert child.pid is not None
+    os.kill(child.pid, signal.SIGSTOP)
+    assert child.run(jobs.Answer(bytes(5_000_000)), AMPLE) == bytes(5_000_000)
+
+
 def test_events_come_in_order_and_may_move_the_deadline(child: Child) -> None:
     seen: list[int] = []
 

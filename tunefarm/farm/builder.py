@@ -41,7 +41,7 @@ class Builder:
         failures: list[Failure] = []
         for engine in engines:
             try:
-                proposal = self._child.run(Propose(engine, problem, search, self._profile), PROPOSE_DEADLINE_S)
+                proposal = self._child.run_again(Propose(engine, problem, search, self._profile), PROPOSE_DEADLINE_S)
             except ChildFailedError as error:
                 failures.append(failure_of(error, refused_candidate(engine), Stage.PROPOSE))
                 continue
@@ -56,7 +56,7 @@ class Builder:
 
     def _widen(self, engine: str, problem: Problem, search: Search) -> tuple[Candidate, ...] | Failure:
         try:
-            return self._child.run(Widen(engine, problem, search, self._profile), PROPOSE_DEADLINE_S)
+            return self._child.run_again(Widen(engine, problem, search, self._profile), PROPOSE_DEADLINE_S)
         except ChildFailedError as error:
             return failure_of(error, unasked_candidate(engine), Stage.PROPOSE)
 
@@ -79,17 +79,9 @@ class Builder:
         return BuildReport(tuple(PlanFacts.of(plan) for plan in plans), tuple(failures)), tuple(plans)
 
     def _build(self, problem: Problem, candidate: Candidate) -> Plan | Failure:
-        """The plan of one candidate, or why there is none.
-
-        A child that dies may have been killed from outside, or ruined by an earlier candidate. So the one in hand is
-        tried once more, in a fresh child, before it is called the cause.
-        """
-        job = Build(problem, candidate, self._profile)
+        """The plan of one candidate, or why there is none."""
         try:
-            try:
-                return self._child.run(job, self._deadline_s)
-            except ChildDiedError:
-                return self._child.run(job, self._deadline_s)
+            return self._child.run_again(Build(problem, candidate, self._profile), self._deadline_s)
         except ChildFailedError as error:
             return failure_of(error, candidate, Stage.BUILD)
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
+import socket
+import struct
 import sys
-import tempfile
 import threading
 import time
-import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tunefarm.farm.child_process import Emitted, Raised, serve
 
 R = TypeVar("R")
 Emit = Callable[[object], None]
@@ -29,9 +28,16 @@ Job = Callable[[Emit], R]
 PRELOAD = ("torch", "tunefarm.farm.work")
 """Imported once by the fork server, so that a new child starts in milliseconds. Nothing here may start CUDA."""
 
-_PR_SET_PDEATHSIG = 1
+STALL_S = 30.0
+"""How long a child may leave a message half read, or half written."""
+LOOK_EVERY_S = 2.0
+"""How often a child that is waited for is looked at. One that was stopped at two looks in a row has been stopped."""
+KEPT_OUTPUT = 2000
+"""Bytes that are kept of what a child prints: its last words."""
+
 _KILL_WAIT_S = 5.0
 _FAREWELL_S = 2.0
+_READ = 1 << 16
 _start_lock = threading.Lock()
 
 
@@ -69,23 +75,6 @@ class JobRaisedError(ChildFailedError):
         super().__init__(f"{kind}: {message}" if message else kind)
 
 
-@dataclass(frozen=True)
-class _Event:
-    value: object
-
-
-@dataclass(frozen=True)
-class _Done:
-    value: object
-
-
-@dataclass(frozen=True)
-class _Raised:
-    kind: str
-    message: str
-    trace: str
-
-
 class Child:
     """One process that runs jobs one at a time, and is replaced when it died, hung or grew old.
 
@@ -103,7 +92,9 @@ class Child:
         self._setup = setup
         self._process: Any = None
         self._connection: Connection | None = None
-        self._log: int | None = None
+        self._output: Connection | None = None
+        self._printed = b""
+        """The end of what the process printed since its present job began."""
         self._busy = False
         self._closed = False
         self.jobs_run = 0
@@ -129,36 +120,64 @@ class Child:
             connection = self._started()
             try:
                 connection.send(job)
-            except OSError:  # it died while idle: nobody's fault in hand, so a fresh one gets the job
+            except OSError:  # it died while idle, or does not read: nobody's fault in hand, so a fresh one gets the job
                 self.stop()
                 connection = self._started()
                 connection.send(job)
             self.jobs_run += 1
+            self._printed = b""
             result: R = self._await(connection, deadline_s, on_event)
         finally:
             self._busy = False
         return result
 
+    def run_again(self, job: Job[R], deadline_s: float) -> R:
+        """Run a job, and once more, in a fresh process, if the process dies.
+
+        It may have been killed from outside, or ruined by an earlier job: only what dies twice is called the cause.
+        Raises as `run` does.
+        """
+        try:
+            return self.run(job, deadline_s)
+        except ChildDiedError:
+            return self.run(job, deadline_s)
+
     def _await(self, connection: Connection, deadline_s: float, on_event: Callable[[Any], float | None] | None) -> Any:
         """The result of the job that was sent."""
         end = time.monotonic() + deadline_s
         while True:
-            ready = wait([connection, self._process.sentinel], timeout=max(0.0, end - time.monotonic()))
-            if not ready:
+            if not self._has_word(connection, end):
                 self.stop()
                 raise ChildTimedOutError(deadline_s)
             message = self._receive(connection)
             if message is None:
                 raise self._obituary()
-            if isinstance(message, _Event):
+            if isinstance(message, Emitted):
                 extension = on_event(message.value) if on_event else None
                 if extension is not None:
                     deadline_s = extension
                     end = time.monotonic() + extension
-            elif isinstance(message, _Raised):
+            elif isinstance(message, Raised):
                 raise JobRaisedError(message.kind, message.message, message.trace)
             else:
                 return message.value
+
+    def _has_word(self, connection: Connection, end: float) -> bool:
+        """Wait until the child says something or ends; False if the time is over before."""
+        stopped = False
+        while (left_s := end - time.monotonic()) > 0:
+            watched = [c for c in (connection, self._process.sentinel, self._output) if c is not None]
+            ready = wait(watched, timeout=min(LOOK_EVERY_S, left_s))
+            if self._output in ready:
+                self._listen()
+            if connection in ready or self._process.sentinel in ready:
+                return True
+            if not ready:
+                was_stopped, stopped = stopped, _is_stopped(self._process.pid)
+                if was_stopped and stopped:
+                    self.stop()
+                    raise ChildDiedError("SIGSTOP", None, "somebody stopped it, and it was killed")
+        return bool(wait([connection, self._process.sentinel], timeout=0))
 
     def stop(self) -> None:
         """End the process and all it started, at once. The next job gets a new one."""
@@ -169,9 +188,9 @@ class Child:
         if process is not None:
             _kill_group(process.pid)
             process.join(_KILL_WAIT_S)
-        if self._log is not None:
-            os.close(self._log)
-            self._log = None
+        if self._output is not None:
+            self._output.close()
+            self._output = None
 
     def close(self) -> None:
         """End the process for good: at once if it has a job, else by letting it go home. Does not wait for the latter.
@@ -204,26 +223,45 @@ class Child:
             return self._connection
         if self._closed:
             raise ChildClosedError("closed")
-        self._log, log = tempfile.mkstemp(prefix="tunefarm-child-", suffix=".log")  # the child removes its name
         context = multiprocessing.get_context("forkserver")
         ours, theirs = context.Pipe(duplex=True)
+        _bound_stalls(ours)
+        output, printing = context.Pipe(duplex=False)
+        os.set_blocking(output.fileno(), False)
         process = context.Process(
-            target=_serve, args=(theirs, log, self._env, self._setup), name="tunefarm-child", daemon=False
+            target=serve, args=(theirs, printing, self._env, self._setup), name="tunefarm-child", daemon=False
         )
         with _start_lock, _without_main():
             if self._closed:
                 raise ChildClosedError("closed")
             context.set_forkserver_preload(list(PRELOAD))
             process.start()
-            self._process, self._connection, self.jobs_run = process, ours, 0
+            self._process, self._connection, self._output, self.jobs_run = process, ours, output, 0
         theirs.close()
+        printing.close()
         return ours
+
+    def _listen(self) -> None:
+        """Take in what the process printed; a pipe that nobody empties would stop it."""
+        assert self._output is not None
+        try:
+            printed = os.read(self._output.fileno(), _READ)
+        except BlockingIOError:
+            return
+        if printed:
+            self._printed = (self._printed + printed)[-KEPT_OUTPUT:]
+        else:
+            self._output.close()
+            self._output = None
 
     def _receive(self, connection: Connection) -> Any:
         """The next message, or None when the process is gone and said no more."""
         try:
             if connection.poll(0):
                 return connection.recv()
+        except BlockingIOError:  # the rest of a message that it began does not come
+            self.stop()
+            raise ChildTimedOutError(STALL_S) from None
         except (EOFError, OSError):
             pass
         except Exception as error:  # what it sent does not unpickle here: its job's failure
@@ -241,73 +279,11 @@ class Child:
         if code is not None and code < 0:
             with contextlib.suppress(ValueError):
                 name = signal.Signals(-code).name
-        last_words = _last_line(self._log) if self._log is not None else ""
+        while self._output is not None and wait([self._output], timeout=0):
+            self._listen()
+        last_words = _last_line(self._printed)
         self.stop()
         return ChildDiedError(name, code, last_words)
-
-
-def _serve(connection: Connection, log: str, env: Mapping[str, str], setup: Callable[[], None] | None) -> None:
-    """The child's life: jobs in, results out, until the parent hangs up."""
-    os.setpgid(0, 0)  # so that the parent can kill what the child itself started
-    _die_with_parent()
-    os.environ.update(env)
-    # Native libraries print to both; the parent's streams are for people and data.
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
-    Path(log).unlink()
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    if setup is not None:
-        setup()
-
-    def emit(event: object) -> None:
-        connection.send(_Event(event))
-
-    while True:
-        try:
-            job = connection.recv()
-        except (EOFError, OSError):
-            return
-        except BaseException as error:  # noqa: BLE001 - a job that can't be unpickled is that job's failure
-            connection.send(_raised(error))
-            continue
-        os.ftruncate(descriptor, 0)
-        try:
-            answer: object = _Done(job(emit))
-        except BaseException as error:  # noqa: BLE001 - whatever a job raises is its result
-            answer = _raised(error)
-        try:
-            connection.send(answer)
-        except (EOFError, BrokenPipeError):
-            return
-        except Exception as error:  # noqa: BLE001 - a result that can't be pickled
-            connection.send(_raised(error))
-
-
-def _die_with_parent() -> None:
-    """Make sure that no kill of the parent leaves this process, or what it started, behind.
-
-    Two ways, since neither does alone. A thread sees the parent's end and kills the group, but it can't run while a
-    native call holds the interpreter's lock. The kernel needs no lock, but it goes by the fork server, which ends with
-    the parent only if no child keeps the server's life line open: each is handed that, for fork servers of its own.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]  # noqa: SLF001
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os.killpg(0, signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _raised(error: BaseException) -> _Raised:
-    try:
-        message = str(error).strip()
-    except Exception:  # noqa: BLE001 - an exception whose text raises
-        message = ""
-    return _Raised(type(error).__name__, message, "".join(traceback.format_exception(error)))
 
 
 @contextlib.contextmanager
@@ -330,8 +306,25 @@ def _kill_group(pid: int) -> None:
             kill(target, signal.SIGKILL)
 
 
-def _last_line(log: int) -> str:
+def _bound_stalls(connection: Connection) -> None:
+    """Let neither reading nor writing wait for ever for a process that was stopped in the midst of a message."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as end:
+        timeval = struct.pack("ll", int(STALL_S), 0)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeval)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal."""
+    try:
+        return (
+            Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()[0] == "T"
+        )
+    except (OSError, IndexError):
+        return False
+
+
+def _last_line(printed: bytes) -> str:
     """The last line that the child printed, which for native crashes is often the cause."""
-    end = os.fstat(log).st_size
-    lines = os.pread(log, 2000, max(0, end - 2000)).decode(errors="replace").split("\n")
+    lines = printed.decode(errors="replace").split("\n")
     return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")

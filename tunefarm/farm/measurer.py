@@ -46,7 +46,7 @@ class Measurer:
         Raises:
             ChildFailedError: the device can't be used.
         """
-        target, worker = self._child.run(Describe(), DESCRIBE_DEADLINE_S)
+        target, worker = self._child.run_again(Describe(), DESCRIBE_DEADLINE_S)
         return WorkerFacts(target, worker, self._env["CUDA_VISIBLE_DEVICES"], self._node)
 
     def measure(
