@@ -44,7 +44,7 @@ class Disk:
                     self.steps.append(("sync names", name))
                 else:
                     data = path.read_bytes()
-                    self.steps += [("write", name, data.hex()), ("sync data", name)]
+                    self.steps += [("written", name, data.hex()), ("sync data", name)]
 
         def rename(old: Any, new: Any, **more: Any) -> None:
             real["rename"](old, new, **more)
@@ -66,17 +66,25 @@ class Disk:
 
     def lost_at(self, step: int, dice: random.Random, into: Path) -> None:
         """Make a folder as the disk may be when the power goes after so many steps."""
-        state = _State(dice)
+        state = self._after(step)
+        state.lose_power(dice)
+        state.write(into)
+
+    def killed_at(self, step: int, into: Path) -> None:
+        """Make a folder as others see the disk when only the process dies after so many steps."""
+        self._after(step).write(into)
+
+    def _after(self, step: int) -> "_State":
+        state = _State()
         for kind, *words in self.steps[:step]:
             getattr(state, kind.replace(" ", "_"))(*words)
-        state.lose_power(into)
+        return state
 
 
 class _State:
     """What a program sees (`seen`), and what the platter has for sure (`kept`): names with a file's number each."""
 
-    def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
+    def __init__(self) -> None:
         self._data: list[bytes] = []
         self._synced: set[Inode] = set()
         self._seen: dict[str, Inode | None] = {".": None}  # None: a folder
@@ -86,7 +94,7 @@ class _State:
     def mkdir(self, name: str) -> None:
         self._change(_folder(name), [(name, True, None)])
 
-    def write(self, name: str, data: str) -> None:
+    def written(self, name: str, data: str) -> None:
         self._data.append(bytes.fromhex(data))
         self._change(_folder(name), [(name, True, len(self._data) - 1)])
 
@@ -107,22 +115,26 @@ class _State:
             _apply(changes, self._kept)
         self._pending = [p for p in self._pending if p[0] != folder]
 
-    def lose_power(self, into: Path) -> None:
+    def lose_power(self, dice: random.Random) -> None:
         for _, changes in self._pending:
-            if self._dice.random() < 0.5:
+            if dice.random() < 0.5:
                 _apply(changes, self._kept)
+        self._seen = self._kept
+        for number, data in enumerate(self._data):
+            if number not in self._synced:
+                self._data[number] = dice.choice([data, data[: dice.randrange(len(data) + 1)], bytes(len(data))])
+
+    def write(self, into: Path) -> None:
+        """Make files and folders of what programs see."""
         into.mkdir()
-        for name in sorted(self._kept):
-            if not all(str(above) in self._kept for above in Path(name).parents):
+        for name in sorted(self._seen):
+            if not all(str(above) in self._seen for above in Path(name).parents):
                 continue  # its folder is not there
-            number = self._kept[name]
+            number = self._seen[name]
             if number is None:
                 (into / name).mkdir(exist_ok=True)
-                continue
-            data = self._data[number]
-            if number not in self._synced:
-                data = self._dice.choice([data, data[: self._dice.randrange(len(data) + 1)], bytes(len(data))])
-            (into / name).write_bytes(data)
+            else:
+                (into / name).write_bytes(self._data[number])
 
     def _change(self, folder: str, changes: "Changes") -> None:
         _apply(changes, self._seen)
