@@ -16,6 +16,7 @@ from tunefarm.model.problem import Problem, Role, TensorSpec, option
 from tunefarm.model.target import Target
 from tunefarm.model.trial import (
     Block,
+    Check,
     Measurement,
     Outcome,
     OutputError,
@@ -129,6 +130,8 @@ verdicts = st.builds(
     reason=texts,
     outputs=st.lists(output_errors, max_size=2).map(tuple),
     deterministic=st.none() | st.booleans(),
+    repeats=st.none() | sizes,
+    checks=st.sets(st.sampled_from(Check)).map(lambda passed: tuple(check for check in Check if check in passed)),
 )
 blocks = st.builds(Block, round=st.integers(-1, 2000), launches=st.integers(1, 10**6), us=times)
 measurements = st.builds(

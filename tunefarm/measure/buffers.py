@@ -28,21 +28,25 @@ class Bound:
 
 
 class Guarded:
-    """A block of memory of exactly the asked size, between margins that nobody may write to."""
+    """A block of memory of exactly the asked size, between margins that nobody may write to.
 
-    def __init__(self, size: int, device: torch.device) -> None:
-        self._raw = torch.full((size + 2 * MARGIN_BYTES,), _MARGIN, dtype=torch.uint8, device=device)
-        self.bytes = self._raw[MARGIN_BYTES : MARGIN_BYTES + size]
+    It begins `shift` bytes after an address that is a multiple of the allocator's alignment.
+    """
+
+    def __init__(self, size: int, device: torch.device, shift: int = 0) -> None:
+        self._begin = MARGIN_BYTES + shift
+        self._raw = torch.full((self._begin + size + MARGIN_BYTES,), _MARGIN, dtype=torch.uint8, device=device)
+        self.bytes = self._raw[self._begin : self._begin + size]
 
     def tensor(self, spec: TensorSpec) -> torch.Tensor:
         """The memory as a tensor of a spec's shape, strides and dtype."""
         return self.bytes.view(getattr(torch, spec.dtype)).as_strided(
-            spec.shape, spec.strides, MARGIN_BYTES // spec.dtype.size
+            spec.shape, spec.strides, self._begin // spec.dtype.size
         )
 
     def trespasses(self) -> torch.Tensor:
         """Bytes of the margins that were written to: a count, on the device. Mends them."""
-        margins = (self._raw[:MARGIN_BYTES], self._raw[-MARGIN_BYTES:])
+        margins = (self._raw[: self._begin], self._raw[-MARGIN_BYTES:])
         count = torch.stack([(margin != _MARGIN).sum() for margin in margins]).sum()
         for margin in margins:
             margin.fill_(_MARGIN)
@@ -82,6 +86,14 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """A copy with equal strides."""
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def shifted_copy(tensor: torch.Tensor, shift: int) -> torch.Tensor:
+    """A copy with equal strides that begins `shift` bytes after where the allocator would have it begin."""
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    skipped = shift // tensor.element_size()
+    raw = torch.empty(skipped + span, dtype=tensor.dtype, device=tensor.device)
+    return raw.as_strided(tensor.shape, tensor.stride(), skipped).copy_(tensor)
 
 
 def set_bytes(problem: Problem) -> int:

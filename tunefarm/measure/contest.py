@@ -129,10 +129,10 @@ class Contest:
         traits = {entry.key: self._traits(entry) for entry in field}
         choice = choose(race, traits)
         finalists = self._finalists(race, choice)
-        if not self._time_afresh(finalists):
+        if not self._time_afresh(finalists) or not self._handling.prove(finalists):
             return False
         winner = self._unless_default(self._entry(choice), finalists)
-        if not self._handling.prove(winner):
+        if not self._handling.prove_winner(winner):
             return False
         for entry in finalists:
             if (entry is winner or entry.kind is not Kind.ORDINARY) and not self._handling.time_in_use(entry):

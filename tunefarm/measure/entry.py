@@ -11,7 +11,7 @@ from tunefarm.measure.racing import Kind
 from tunefarm.measure.timing import Method, Rotation, TimedBlock
 from tunefarm.measure.verify import worst
 from tunefarm.model.candidate import Plan
-from tunefarm.model.trial import FIRST_FRESH_ROUND, Block, Measurement, Outcome, Stage, Standing, Status, Verdict
+from tunefarm.model.trial import FIRST_FRESH_ROUND, Block, Check, Measurement, Outcome, Stage, Standing, Status, Verdict
 
 if TYPE_CHECKING:
     from tunefarm.engines.engine import Executable
@@ -70,6 +70,8 @@ class Entry:
     """From rounds after the choice."""
     eager_us: float | None = None
     replay_us: float | None = None
+    proven: bool = False
+    """Whether it was held to what finalists are held to."""
     outcome: Outcome | None = None
 
     @property
@@ -114,6 +116,16 @@ class Entry:
     def error(self) -> float:
         """Relative error (L2) of its worst output."""
         return worst(self.verdict) if self.verdict else math.inf
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it was seen to give equal bits for equal inputs."""
+        return self.verdict is not None and self.verdict.deterministic is True
+
+    def pass_checks(self, *checks: Check) -> None:
+        """Note in its verdict what it was held to."""
+        assert self.verdict
+        self.verdict = self.verdict.passed(*checks)
 
     def fall_out(self, status: Status, stage: Stage, reason: str) -> Outcome:
         """Set the outcome of a candidate that isn't measured, and let go of what it held."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 from typing import Any
@@ -21,7 +21,7 @@ from tunefarm.measure.verify import refuted
 from tunefarm.model.errors import Declined
 from tunefarm.model.job import Protocol
 from tunefarm.model.problem import Problem
-from tunefarm.model.trial import Stage, Status
+from tunefarm.model.trial import Check, Stage, Status
 from tunefarm.ops.operation import Operation
 
 LOAD_DEADLINE_S = 30.0
@@ -34,6 +34,11 @@ _LATE = 20
 _EAGER_LAUNCHES = 50
 _EAGER_US = 50e3
 _REPLAYS = 3
+FINALIST_REPEATS = 10
+_FINALIST_REPEATS_S = 0.05
+WINNER_REPEATS = 100
+_WINNER_REPEATS_S = 0.1
+NOT_DETERMINISTIC = "gave other bits for equal inputs; the job asks for a deterministic winner"
 
 
 class Handling:
@@ -64,7 +69,6 @@ class Handling:
         self._bench = bench
         self._report = report
         self._compiling = {b.name for b in operation.baselines(problem) if b.compiles}
-        self._second: Examination | None = None
         self._first = self._examination(protocol.seed)
         self._pool = SetPool(problem, self._first.inputs, bench.device, workspaces, bench.timer.rotation_bytes)
 
@@ -91,6 +95,9 @@ class Handling:
             entry.early = Samples(timer.plain, 1, [findings.launch_us])
             if not findings.verdict.right:
                 self._fall_out(entry, Status.WRONG, Stage.VERIFY, findings.verdict.reason)
+            else:
+                # What torch.compile runs was compiled here: its bytes only say how.
+                entry.pass_checks(Check.RANDOM, *[Check.FROM_BYTES] * (not plan.candidate.is_compiled))
         return entry.outcome is None
 
     def rotation(self, us: float, *, screen: bool = False) -> Rotation:
@@ -152,20 +159,56 @@ class Handling:
                 reason = ceilings.objection(self._problem, prepared.rotation, entry.median_us)
             if reason:
                 self._refute(entry, Stage.TIME, reason)
+            else:
+                entry.pass_checks(Check.AFTER_TIMING, *[Check.REPLAYED] * (prepared.method == "graph"))
         return entry.outcome is None
 
-    def prove(self, entry: Entry) -> bool:
-        """Verify a candidate on a second set of inputs. False if it fell out."""
-        self._second = self._second or self._examination(self._protocol.seed + 1)
-        second = self._second
+    def prove(self, finalists: Sequence[Entry]) -> bool:
+        """Hold finalists to what costs too much for all. False if one fell out. Nobody is proven twice.
+
+        One set of inputs at a time, and all finalists on it: making it costs more than running them.
+        """
+        unproven = [entry for entry in finalists if not entry.proven]
+        if unproven:
+            for entry in unproven:
+                self._repeat(entry, FINALIST_REPEATS, _FINALIST_REPEATS_S)
+            second = self._examination(self._protocol.seed + 1)
+            for entry in unproven:
+                self._prove_on(second, entry)
+        for entry in unproven:
+            entry.proven = True
+        return all(entry.outcome is None for entry in finalists)
+
+    def prove_winner(self, entry: Entry) -> bool:
+        """Repeat who is to win more often; it must be as deterministic as the job asks. False if it fell out."""
+        self._repeat(entry, WINNER_REPEATS, _WINNER_REPEATS_S)
+        if entry.outcome is None and self._protocol.deterministic and not entry.is_deterministic:
+            self._fall_out(entry, Status.DECLINED, Stage.VERIFY, NOT_DETERMINISTIC)
+        return entry.outcome is None
+
+    def _repeat(self, entry: Entry, launches: int, seconds: float) -> None:
+        with self._step(entry, Stage.VERIFY, self._verify_deadline_s()):
+            assert entry.executable
+            assert entry.verdict
+            specimen = self._first.bind(entry.executable, rounds_between=entry.rounds_between)
+            entry.verdict = self._first.repeat(specimen, entry.verdict, launches, seconds)
+            if entry.verdict.right:
+                entry.pass_checks(Check.REPEATS)
+            else:
+                self._fall_out(entry, Status.WRONG, Stage.VERIFY, entry.verdict.reason)
+
+    def _prove_on(self, second: Examination, entry: Entry) -> None:
+        if entry.outcome:
+            return
         with self._step(entry, Stage.VERIFY, self._verify_deadline_s()):
             assert entry.executable
             specimen = second.bind(entry.executable, rounds_between=entry.rounds_between)
             block = self._bench.timer.block([specimen.bound.launch], self._bench.timer.plain, sweep=True)
             verdict = second.examine(specimen, block).verdict
-            if not verdict.right:
+            if verdict.right:
+                entry.pass_checks(Check.SECOND_SEED)
+            else:
                 self._refute(entry, Stage.VERIFY, f"on inputs of another seed: {verdict.reason}")
-        return entry.outcome is None
 
     def time_in_use(self, entry: Entry) -> bool:
         """Time plain launches from the host, and replays of a graph. False if the candidate fell out."""
@@ -181,6 +224,8 @@ class Handling:
         if replayed and not replayed.uncaptured:
             samples = [self.sample(entry, replayed) for _ in range(_REPLAYS)]
             entry.replay_us = median(us for us in samples if us is not None) if entry.outcome is None else None
+            if entry.outcome is None and replayed is not prepared:
+                self.recheck(entry, replayed)
         return entry.outcome is None
 
     def used_tf32(self, entry: Entry) -> bool:

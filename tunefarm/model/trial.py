@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from json.encoder import encode_basestring_ascii
@@ -83,6 +83,31 @@ class OutputError:
     """<y, r> / <r, r> - 1."""
 
 
+class Check(StrEnum):
+    """What a candidate's results were held to. Every verified one has `random`; finalists are held to all that can be.
+
+    A check is recorded once it was passed. What failed one is wrong, and its reason says which.
+    """
+
+    RANDOM = "random"
+    """Normally distributed inputs, outputs filled with NaN before, margins and inputs unharmed; workspaces of garbage
+    and of zeros."""
+    AFTER_TIMING = "after_timing"
+    """The outputs of its timed block, made anew after the block had been timed."""
+    REPLAYED = "replayed"
+    """The outputs of a CUDA graph's replay, after that had been timed."""
+    FROM_BYTES = "from_bytes"
+    """What ran was loaded from the very bytes that the plan's digest names."""
+    SECOND_SEED = "second_seed"
+    """As `random`, on inputs of another seed."""
+    REPEATS = "repeats"
+    """Launches again and again with other workspaces: each right, whether or not of equal bits."""
+    INTEGER = "integer"
+    """Inputs of small whole numbers, whose results are known to the last bit, at addresses that are barely aligned."""
+    EXTREME = "extreme"
+    """Inputs with large offsets, rows that are constant or zero, and magnitudes far apart."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether a candidate's results are right, and by how much they are off."""
@@ -92,7 +117,16 @@ class Verdict:
     """Empty if right; else the gate that it failed, with figure and bound."""
     outputs: tuple[OutputError, ...] = ()
     deterministic: bool | None = None
-    """Whether launches on equal inputs gave equal bits; None where nobody looked."""
+    """Whether launches on equal inputs gave equal bits. None where too few were compared to say that they do."""
+    repeats: int | None = None
+    """Launches whose bits were compared; None where nobody looked."""
+    checks: tuple[Check, ...] = ()
+    """What it passed, in the order of `Check`."""
+
+    def passed(self, *checks: Check) -> Self:
+        """The verdict with further checks passed."""
+        done = {*self.checks, *checks}
+        return replace(self, checks=tuple(check for check in Check if check in done))
 
 
 @dataclass(frozen=True)

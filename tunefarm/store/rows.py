@@ -15,6 +15,7 @@ from tunefarm.model.keys import canonical_json, content_key
 from tunefarm.model.problem import Problem
 from tunefarm.model.trial import (
     Block,
+    Check,
     Measurement,
     Outcome,
     OutputError,
@@ -206,6 +207,8 @@ def _verdict_columns(verdict: Verdict | None) -> Row:
             for o in outputs
         ],
         "deterministic": verdict and verdict.deterministic,
+        "repeats": verdict and verdict.repeats,
+        "checks": verdict and [check.value for check in verdict.checks],
     }
 
 
@@ -216,7 +219,14 @@ def _verdict(row: Mapping[str, Any]) -> Verdict | None:
         OutputError(e["name"], _float(e["l2"]), _float(e["block"]), _float(e["element"]), _float(e["gain"]))
         for e in row["errors"]
     )
-    return Verdict(row["is_right"], row["verdict_reason"], outputs, row["deterministic"])
+    return Verdict(
+        right=row["is_right"],
+        reason=row["verdict_reason"],
+        outputs=outputs,
+        deterministic=row["deterministic"],
+        repeats=row["repeats"],
+        checks=tuple(Check(check) for check in row["checks"] or ()),
+    )
 
 
 def _measurement_columns(measurement: Measurement | None, problem: Problem) -> Row:
