@@ -1,4 +1,4 @@
-"""What a plan is handed when it is launched by addresses: the real library's own order, and nothing but the tensors'."""
+"""What a plan is handed when it is launched by addresses: the real library's own order of the tensors."""
 
 import ctypes
 from types import SimpleNamespace

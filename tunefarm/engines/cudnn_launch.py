@@ -1,8 +1,8 @@
 """The ways that cuDNN's frontend has to enqueue a loaded plan, by what they cost the host.
 
-A plan takes addresses, one for each uid, in ascending order of the uids. The frontend finds them in a mapping of tensors
-or in a sequence of them with their uids, and describes each tensor for its python engines while it does. What it then
-calls is a function of bare addresses, which costs a third. A caller that checked its tensors may call that one itself.
+A plan takes addresses, one for each uid, in ascending order of the uids. The frontend finds them in a mapping of
+tensors, or in a sequence of them beside one of uids, and describes each tensor for its python engines while it does. It
+ends in a function of bare addresses, which a caller that checked its tensors may call itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def enqueue_addresses(cudnn: Any, graph: Any, handle: Any, uids: tuple[int, ...]
 
     The frontend's own `execute` takes it for every plan of the backend's that is given as a mapping.
     """
-    backend = getattr(graph, "_lowered_graph", None)
+    backend: Any = getattr(graph, "_lowered_graph", None)
     execute = getattr(backend, "_execute_with_raw_ptrs", None)
     if execute is None:
         return None
