@@ -15,68 +15,16 @@ from torch.nn import functional
 
 from serving.block import BATCHES, HIDDEN, make_block
 from serving.bundles import Served, entry_of, write_bundle
-from serving.forms import copies_of, form_of, outputs_of
+from serving.forms import form_of
+from serving.host import part_host
 from serving.processes import child
-from serving.timing import Row, Run, host_us, launched, race
-from tunefarm.engines import make_engine
+from serving.timing import Row, Run, launched, race
 from tunefarm.engines.target import describe_target
 from tunefarm.model.candidate import Candidate, Plan
-from tunefarm.model.job import Search
 from tunefarm.ops.matmul import MatmulProblem
-from tunefarm.ops.sdpa import SdpaProblem
 from tunefarm.runtime import PlanBook, apply
 
 OPENED_PLANS = 1000
-
-
-def part_host(_: Served | None) -> list[Row]:
-    """Host time of one call on tensors so small that the device waits for the host."""
-    import cudnn
-
-    rows = []
-    engine = make_engine("cudnn")
-    handle = cudnn.create_handle()
-    for problem in (
-        MatmulProblem(m=16, n=512, k=512, transpose_b=True),
-        MatmulProblem(m=16, n=512, k=512, transpose_b=True, bias=True),
-        SdpaProblem(heads_q=8, seq_q=64, head_dim=64),
-    ):
-        plan = engine.build(problem, engine.propose(problem, Search()).candidates[0])
-        graph = cudnn.pygraph(handle=handle)
-        graph.deserialize(handle, plan.blob)
-        form = form_of(problem)
-        inputs = copies_of(problem)[0]
-        specs = [spec for spec in problem.tensors if spec.name in inputs]
-        (out,) = problem.outputs
-        operands = (*(inputs[spec.name] for spec in specs), outputs_of(problem)[out.name])
-        uids = (*(spec.uid for spec in specs), out.uid)
-        size = graph.get_workspace_size()
-        workspace = torch.zeros(size, dtype=torch.uint8, device="cuda") if size else None
-
-        def bare(_: int, graph=graph, operands=operands, workspace=workspace, uids=uids) -> None:  # noqa: ANN001
-            graph.execute(operands, workspace, handle, tensor_uids=uids)
-
-        with tempfile.TemporaryDirectory() as folder:
-            entry = entry_of(problem, describe_target().key, plan, {})
-            path, key = write_bundle(Path(folder), "one", [entry], {plan.digest: plan.blob})
-            one = PlanBook.open(path, key)
-            if isinstance(problem, SdpaProblem):
-                q, k, v = inputs.values()
-                ask: Run = lambda _, b=one, q=q, k=k, v=v: b.scaled_dot_product_attention(q, k, v)  # noqa: E731
-                op: Run = lambda _, q=q, k=k, v=v: functional.scaled_dot_product_attention(q, k, v)  # noqa: E731
-            else:
-                ask, op = form.over(form.ask(one)), form.over(form.by_torch)
-            row = {
-                "problem": problem.label,
-                "execute_us": host_us(bare),
-                "book_us": host_us(ask),
-                "torch_us": host_us(op),
-            }
-            assert one.counters.causes == {}, one.counters
-        row["over_execute_us"] = row["book_us"] - row["execute_us"]
-        row["over_torch_us"] = row["book_us"] - row["torch_us"]
-        rows.append(row)
-    return rows
 
 
 def part_open(_: Served | None) -> list[Row]:

@@ -11,6 +11,29 @@ from tunefarm.store import Store
 SCRIPT = Path(__file__).parents[2] / "scripts" / "bench-serve"
 
 
+def bench(*arguments):
+    return subprocess.run(
+        [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+def test_the_benchmark_opens_a_thousand_plans_without_a_gpu_and_says_what_it_can_not_measure(tmp_path):
+    done = bench("--parts", "host,open", "--out", tmp_path / "figures")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "figures").read_text())
+    if "host" not in figures:  # no GPU here
+        assert "no GPU: of all parts only open can be measured here" in done.stderr
+    (opened,) = figures["open"]
+    assert (opened["plans"], opened["entries"]) == (1000, 1000)
+    assert opened["memory_mb"] < 100
+
+
+def test_the_benchmark_names_a_part_that_is_not_there():
+    done = bench("--parts", "nothing")
+    assert done.returncode == 2
+    assert "there is no part nothing; there are host, open, load, fresh, problems, block, kernels" in done.stderr
+
+
 def test_a_fresh_process_runs_what_a_sweep_stored_and_counts_a_hit(tmp_path):
     job, store, key, bundle = (tmp_path / name for name in ("job.yaml", "store", "plans.key", "one.bundle"))
     place, folder, figures, public = tmp_path / "place.bundle", tmp_path / "plans", tmp_path / "figures", f"{key}.pub"
@@ -24,13 +47,8 @@ def test_a_fresh_process_runs_what_a_sweep_stored_and_counts_a_hit(tmp_path):
     ):
         done = tunefarm(*arguments)
         assert done.returncode == 0, done.stderr
-    served = ("--store", store, "--bundle", folder / "current", "--key", public)
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *map(str, served), "--parts", "fresh", "--out", figures],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
+    done = bench(
+        "--store", store, "--bundle", folder / "current", "--key", public, "--parts", "fresh", "--out", figures
     )
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(figures.read_text())["fresh"]

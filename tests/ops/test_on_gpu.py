@@ -79,6 +79,25 @@ def test_every_baseline_agrees_with_the_reference(problem: Problem) -> None:
             assert_right(problem, baseline.run(inputs), expected)
 
 
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "problem", [p for p in PROBLEMS if isinstance(p, SdpaProblem) and not p.stats], ids=lambda problem: problem.label
+)
+def test_an_attention_backend_s_own_operator_gives_the_bits_that_torch_s_function_gives(problem: SdpaProblem) -> None:
+    operation = operation_of(problem)
+    inputs = operation.make_inputs(problem, torch.device("cuda"), 0)
+    for baseline in operation.baselines(problem):
+        if baseline.direct is not None:
+            try:
+                expected = baseline.run(inputs)["o"]
+            except RuntimeError:  # torch does not hold this backend fit
+                continue
+            direct = baseline.direct(inputs)["o"]
+            assert torch.equal(direct, expected), baseline.name
+            assert direct.stride() == expected.stride(), baseline.name
+
+
 @pytest.mark.parametrize(
     "problem",
     [p for p in PROBLEMS if isinstance(p, MatmulProblem) and p.amax] + [p for p in PROBLEMS if "stats" in p.label],

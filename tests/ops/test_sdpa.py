@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.ops.strategies import sdpas
 from tunefarm.model.dtypes import DType
@@ -182,3 +183,41 @@ def test_a_backend_that_the_device_lacks_raises() -> None:
     inputs = Sdpa().make_inputs(problem, CPU, 0)
     with pytest.raises(RuntimeError, match="backend"):
         cudnn.run(inputs)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("seq_kv", [8, 12])
+@pytest.mark.parametrize("mask", Mask)
+def test_a_backend_s_own_operator_gives_the_same_bits(mask: Mask, seq_kv: int, grouped: bool) -> None:
+    heads_kv = 2 if grouped else 4
+    problem = SdpaProblem(batch=2, heads_q=4, heads_kv=heads_kv, seq_q=8, seq_kv=seq_kv, head_dim=16, mask=mask)
+    inputs = Sdpa().make_inputs(problem, CPU, 0)
+    direct = {b.name: b for b in Sdpa().baselines(problem) if b.direct}
+    for name in direct.keys() & {"sdpa-flash", "sdpa-math"}:
+        baseline = direct[name]
+        expected = baseline.run(inputs)["o"]
+        assert torch.equal(baseline.direct(inputs)["o"], expected)
+        assert baseline.direct(inputs)["o"].stride() == expected.stride()
+
+
+def test_masks_that_no_operator_knows_are_left_to_torch_s_function() -> None:
+    def with_operator(**options: Any) -> set[str]:
+        problem = SdpaProblem(**({"heads_q": 4, "seq_q": 8, "seq_kv": 16, "head_dim": 8} | options))
+        return {b.name for b in Sdpa().baselines(problem) if b.direct}
+
+    assert with_operator() == {"sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "sdpa-math"}
+    assert with_operator(mask=Mask.CAUSAL) == {"sdpa-efficient", "sdpa-cudnn", "sdpa-math"}
+    assert with_operator(mask=Mask.CAUSAL_BOTTOM_RIGHT) == with_operator(window=2) == set()
+
+
+@pytest.mark.parametrize("mask", Mask)
+def test_every_operator_takes_its_arguments_as_they_are_given(mask: Mask) -> None:
+    """On a GPU that is not there: torch's own shape functions check types and order."""
+    problem = SdpaProblem(batch=2, heads_q=4, seq_q=128, head_dim=64, mask=mask)
+    with FakeTensorMode():
+        inputs = {name: torch.empty(2, 4, 128, 64, dtype=torch.bfloat16, device="cuda") for name in "qkv"}
+        for baseline in Sdpa().baselines(problem):
+            if baseline.direct:
+                o = baseline.direct(inputs)["o"]
+                assert (o.shape, o.dtype, o.device.type) == (inputs["q"].shape, torch.bfloat16, "cuda")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tunefarm.engines.cudnn_blob import check_blob, kernels_of
+from tunefarm.engines.cudnn_launch import enqueue_addresses, enqueue_tensors
 from tunefarm.engines.cudnn_library import load_cudnn, require_driver
 from tunefarm.engines.cudnn_lists import PlanLists
 from tunefarm.engines.cudnn_notes import noted
@@ -24,8 +25,7 @@ from tunefarm.ops import operation_of
 if TYPE_CHECKING:  # building for a device that isn't here needs no torch
     import torch
 
-Enqueue = Callable[[tuple["torch.Tensor", ...], "torch.Tensor | None", int], None]
-"""(operands, workspace, raw stream) -> enqueues the plan. Checks nothing."""
+    from tunefarm.engines.cudnn_launch import Enqueue
 
 _ALIGNMENT = 16
 """Bytes that every operand's address must be a multiple of. Plans promise it, and most don't check it."""
@@ -181,11 +181,9 @@ class CudnnExecutable(Executable):
         held = 0 if workspace is None else workspace.numel() * workspace.element_size()
         if held < self.workspace_bytes:
             raise UsageError(f"the workspace has {held} bytes, the plan needs {self.workspace_bytes}")
-        # The ordered form costs half of a dict's host time, tensors a sixth of bare addresses; scalars that the plan
-        # takes by value are read from CPU tensors.
+        # Scalars that the plan takes by value are read from CPU tensors.
         operands = tuple(given[spec.name] for spec in specs)
-        uids = tuple(spec.uid for spec in specs)
-        enqueue = self.enqueuer(uids)
+        enqueue = enqueue_tensors(self._cudnn, self._graph, self._handle, tuple(spec.uid for spec in specs))
         current_stream = torch.cuda.current_stream
 
         def launch() -> None:
@@ -194,14 +192,13 @@ class CudnnExecutable(Executable):
         return launch
 
     def enqueuer(self, uids: tuple[int, ...]) -> Enqueue:
-        """The plan as a function of its operands, in the order of their uids, for callers that checked them already."""
-        execute, handle, set_stream = self._graph.execute, self._handle, self._cudnn.set_stream
+        """The plan as a function of its operands, for callers that checked them already: the way that costs least.
 
-        def enqueue(operands: tuple[torch.Tensor, ...], workspace: torch.Tensor | None, stream: int) -> None:
-            set_stream(handle, stream)
-            execute(operands, workspace, handle, tensor_uids=uids)
-
-        return enqueue
+        Args:
+            uids: of the operands, in the order in which they will be given: every one of the problem's once.
+        """
+        loaded = (self._cudnn, self._graph, self._handle, uids)
+        return enqueue_addresses(*loaded) or enqueue_tensors(*loaded)
 
 
 def _require_device() -> None:

@@ -28,6 +28,9 @@ class Baseline:
     """Inputs by name -> outputs by name. Allocates its outputs, as the user's code would."""
     compiles: bool = False
     """Whether its first call compiles (torch.compile): seconds, and only where the job allows it."""
+    direct: Callable[[Tensors], Tensors] | None = None
+    """The operator that `run` ends in, without torch's checks on the way there. For whoever calls it again on tensors
+    like those that `run` took, and counts microseconds of host time."""
 
 
 class Operation(ABC, Generic[P]):

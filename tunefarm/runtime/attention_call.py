@@ -10,7 +10,8 @@ from torch.nn import functional
 from torch.nn.attention.bias import CausalBias, CausalVariant, causal_lower_right
 
 from tunefarm.ops.sdpa import Mask, SdpaLayout, SdpaProblem
-from tunefarm.runtime.calls import Call, Request, Tensors, Unserved, common_dtype, problem_of, shapes_of
+from tunefarm.runtime import operands
+from tunefarm.runtime.calls import Call, Request, Tensors, Unserved
 from tunefarm.runtime.layouts import heads_inside, row_major, same_layout
 
 
@@ -25,14 +26,14 @@ class AttentionCall(Call):
 
     def problem(self, tensors: Tensors) -> Request:
         q, k, v = tensors
-        dtype = common_dtype(tensors)
+        dtype = operands.dtype_of(tensors)
         if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape or (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]):
-            raise Unserved(f"shapes {shapes_of(tensors)} are no attention with one head size")
+            raise Unserved(f"shapes {operands.shapes_of(tensors)} are no attention with one head size")
         if q.shape[1] != k.shape[1] and not self.enable_gqa:
             raise Unserved("query heads share key heads, and enable_gqa is not set")
         if self.scale is not None and self.scale != q.shape[3] ** -0.5:
             raise Unserved(f"scale {self.scale} is not 1 / sqrt(head_dim)")
-        problem = problem_of(
+        problem = operands.problem_of(
             SdpaProblem,
             batch=q.shape[0],
             heads_q=q.shape[1],

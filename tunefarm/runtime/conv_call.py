@@ -9,18 +9,8 @@ import torch
 
 from tunefarm.ops.activation import Activation
 from tunefarm.ops.conv import ConvLayout, ConvProblem
-from tunefarm.runtime import eager
-from tunefarm.runtime.calls import (
-    Call,
-    Request,
-    Tensors,
-    Unserved,
-    activation_of,
-    common_dtype,
-    problem_of,
-    require_vector,
-    shapes_of,
-)
+from tunefarm.runtime import eager, operands
+from tunefarm.runtime.calls import Call, Request, Tensors, Unserved
 from tunefarm.runtime.eager import Pair
 from tunefarm.runtime.layouts import channels_last, row_major, same_layout
 
@@ -41,14 +31,14 @@ class ConvCall(Call):
 
     def problem(self, tensors: Tensors) -> Request:
         x, w, *rest = tensors
-        dtype = common_dtype(tensors)
+        dtype = operands.dtype_of(tensors)
         if x.dim() != 4 or w.dim() != 4 or x.shape[1] != w.shape[1] * self.groups:
-            raise Unserved(f"shapes {shapes_of(tensors)} are no convolution of a batch of images")
-        require_vector(rest, w.shape[0])
+            raise Unserved(f"shapes {operands.shapes_of(tensors)} are no convolution of a batch of images")
+        operands.require_bias(rest, w.shape[0])
         layout = _layout_of(x, w)
         stride, dilation = _pair(self.stride), _pair(self.dilation)
         padding = self._padding(w, stride, dilation)
-        problem = problem_of(
+        problem = operands.problem_of(
             ConvProblem,
             batch=x.shape[0],
             in_channels=x.shape[1],
@@ -67,7 +57,7 @@ class ConvCall(Call):
             dtype=dtype,
             layout=layout,
             bias=bool(rest),
-            activation=activation_of(self.activation),
+            activation=operands.activation_of(self.activation),
         )
         y = problem.outputs[0]
         return Request(problem, ("x", "w", *["bias"] * len(rest)), "y", y.shape, y.strides)

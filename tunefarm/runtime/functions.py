@@ -4,14 +4,14 @@ An operator is named by what it computes and told the book by number: a graph ca
 its result's layout from the shapes alone; where torch's own answer lies otherwise, it is copied into the declared one.
 """
 
-# ruff: noqa: ARG001, PLR0917 - the signatures of operators are their schemas, and a fake's is its operator's
+# ruff: noqa: PLR0917 - the signatures of operators are their schemas
 
 from __future__ import annotations
 
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -23,23 +23,23 @@ from tunefarm.runtime.eager import Pair
 from tunefarm.runtime.layouts import channels_last, heads_inside, row_major, same_layout
 
 if TYPE_CHECKING:
-    from tunefarm.runtime.book import PlanBook
+    from tunefarm.runtime.book_calls import BookCalls
 
-_books: weakref.WeakValueDictionary[int, PlanBook] = weakref.WeakValueDictionary()
+_books: weakref.WeakValueDictionary[int, BookCalls] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 
 # Inductor must hand over tensors as the model has them: plans are for exact strides.
 _EXACT = (torch.Tag.needs_exact_strides,)
 
 
-def register(book: PlanBook) -> int:
+def register(book: BookCalls) -> int:
     """The number that operators know a book by, for as long as it lives."""
     number = next(_numbers)
     _books[number] = book
     return number
 
 
-def _book(number: int) -> PlanBook:
+def _book(number: int) -> BookCalls:
     try:
         return _books[number]
     except KeyError:
@@ -108,9 +108,7 @@ def _linear(x: Tensor, w: Tensor, b: Tensor | None, activation: str, book: int) 
     return _laid_out(_book(book).linear(x, w, b, activation), row_major)
 
 
-@_linear.register_fake
-def _(x: Tensor, w: Tensor, b: Tensor | None, activation: str, book: int) -> Tensor:
-    return x.new_empty((*x.shape[:-1], w.shape[0]))
+_linear.register_fake(lambda x, w, *_: x.new_empty((*x.shape[:-1], w.shape[0])))
 
 
 @torch.library.custom_op("tunefarm::matmul", mutates_args=(), tags=_EXACT)
@@ -118,9 +116,7 @@ def _matmul(a: Tensor, b: Tensor, bias: Tensor | None, activation: str, alpha: f
     return _laid_out(_book(book).matmul(a, b, bias, activation, alpha), row_major)
 
 
-@_matmul.register_fake
-def _(a: Tensor, b: Tensor, bias: Tensor | None, activation: str, alpha: float, book: int) -> Tensor:
-    return a.new_empty(torch.matmul(a, b).shape)
+_matmul.register_fake(lambda a, b, *_: a.new_empty(torch.matmul(a, b).shape))
 
 
 @torch.library.custom_op("tunefarm::conv2d", mutates_args=(), tags=_EXACT)
@@ -140,18 +136,8 @@ def _conv2d(
 
 
 @_conv2d.register_fake
-def _(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None,
-    stride: list[int],
-    padding: list[int],
-    dilation: list[int],
-    groups: int,
-    activation: str,
-    book: int,
-) -> Tensor:
-    shape = functional.conv2d(x, w, b, stride, padding, dilation, groups).shape
+def _(x: Tensor, w: Tensor, b: Tensor | None, *geometry: Any) -> Tensor:
+    shape = functional.conv2d(x, w, b, *geometry[:4]).shape  # stride, padding, dilation, groups
     return x.new_empty_strided(shape, _conv_strides(x, w)(shape))
 
 
@@ -164,7 +150,7 @@ def _attention(
 
 
 @_attention.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, is_causal: bool, scale: float | None, enable_gqa: bool, book: int) -> Tensor:
+def _(q: Tensor, _k: Tensor, v: Tensor, *_options: Any) -> Tensor:
     shape = (*q.shape[:-1], v.shape[-1])
     return q.new_empty_strided(shape, _attention_strides(q)(shape))
 

@@ -10,18 +10,8 @@ import torch
 
 from tunefarm.ops.activation import Activation
 from tunefarm.ops.matmul import MatmulProblem
-from tunefarm.runtime import eager
-from tunefarm.runtime.calls import (
-    Call,
-    Request,
-    Tensors,
-    Unserved,
-    activation_of,
-    common_dtype,
-    problem_of,
-    require_vector,
-    shapes_of,
-)
+from tunefarm.runtime import eager, operands
+from tunefarm.runtime.calls import Call, Request, Tensors, Unserved
 from tunefarm.runtime.layouts import is_transposed, row_major, same_layout
 
 
@@ -34,12 +24,12 @@ class LinearCall(Call):
 
     def problem(self, tensors: Tensors) -> Request:
         x, w, *rest = tensors
-        dtype = common_dtype(tensors)
+        dtype = operands.dtype_of(tensors)
         if x.dim() == 0 or w.dim() != 2 or x.shape[-1] != w.shape[-1]:
-            raise Unserved(f"shapes {shapes_of(tensors)} are no linear layer's")
+            raise Unserved(f"shapes {operands.shapes_of(tensors)} are no linear layer's")
         n, k = w.shape
         lead = tuple(x.shape[:-1])
-        require_vector(rest, n)
+        operands.require_bias(rest, n)
         stored_as_n_k = not is_transposed(w.shape, _packed(w, "the weight"))
         if not same_layout(x.shape, x.stride(), row_major(x.shape)):
             if x.dim() != 2 or is_transposed(x.shape, x.stride()) is None:
@@ -47,7 +37,7 @@ class LinearCall(Call):
             transpose_a = True
         else:
             transpose_a = False
-        problem = problem_of(
+        problem = operands.problem_of(
             MatmulProblem,
             m=math.prod(lead),
             n=n,
@@ -56,7 +46,7 @@ class LinearCall(Call):
             transpose_a=transpose_a,
             transpose_b=stored_as_n_k,
             bias=bool(rest),
-            activation=activation_of(self.activation),
+            activation=operands.activation_of(self.activation),
         )
         return Request(problem, ("a", "b", *["bias"] * len(rest)), "c", (*lead, n), row_major((*lead, n)))
 
@@ -74,11 +64,11 @@ class MatmulCall(Call):
 
     def problem(self, tensors: Tensors) -> Request:
         a, b, *rest = tensors
-        dtype = common_dtype(tensors)
+        dtype = operands.dtype_of(tensors)
         if min(a.dim(), b.dim()) < 2 or a.shape[-1] != b.shape[-2]:
-            raise Unserved(f"shapes {shapes_of(tensors)} are no product of matrices")
+            raise Unserved(f"shapes {operands.shapes_of(tensors)} are no product of matrices")
         lead, m, k, n = tuple(a.shape[:-2]), a.shape[-2], a.shape[-1], b.shape[-1]
-        require_vector(rest, n)
+        operands.require_bias(rest, n)
         transpose_b = is_transposed(b.shape, _packed(b, "b"))
         transpose_a = is_transposed(a.shape, _packed(a, "a"))
         batch = math.prod(lead)
@@ -87,8 +77,8 @@ class MatmulCall(Call):
         elif tuple(b.shape[:-2]) == lead:
             rows = m
         else:
-            raise Unserved(f"shapes {shapes_of(tensors)} would be broadcast")
-        problem = problem_of(
+            raise Unserved(f"shapes {operands.shapes_of(tensors)} would be broadcast")
+        problem = operands.problem_of(
             MatmulProblem,
             batch=batch,
             m=rows,
@@ -99,7 +89,7 @@ class MatmulCall(Call):
             transpose_b=bool(transpose_b),
             alpha=self.alpha,
             bias=bool(rest),
-            activation=activation_of(self.activation),
+            activation=operands.activation_of(self.activation),
         )
         shape = (*lead, m, n)
         return Request(problem, ("a", "b", *["bias"] * len(rest)), "c", shape, row_major(shape))
